@@ -1,8 +1,8 @@
 // Runs a command with its output in a file; returns its exit code and CPU time.
 //
 // The child runs in its own session, so a terminal's Ctrl-C reaches only the parent, which then asks the child to stop.
-// If the parent dies, the child gets SIGUSR1: a training run saves and ends. It reports nothing to a supervisor of the
-// parent (job_report.h): the parent judges its end.
+// If the parent dies, the child gets SIGUSR1: a training run then saves and ends. The child reports nothing to a
+// supervisor of the parent (job_report.h), because the parent judges how the child ended.
 // Threads: one at a time.
 #pragma once
 
@@ -18,7 +18,7 @@
 namespace hadal {
 
 struct ChildEnd {
-  int exit_code = 0;       // 128 + n if signal n ended it
+  int exit_code = 0;       // 128 + n if signal n ended the child
   double cpu_seconds = 0;  // user and system time of the child and the descendants it waited for
 };
 
@@ -31,7 +31,7 @@ class ChildProcess {
   // Kills the child (SIGKILL) if it is still running.
   ~ChildProcess();
 
-  // Returns the child's end, once; nullopt before and after that. Does not block.
+  // The first call after the child has ended returns how it ended; every other call returns nullopt. Does not block.
   std::optional<ChildEnd> Poll();
   // Sends SIGUSR1. REQUIRES: Poll() has not returned the end.
   void AskToStop();
@@ -39,7 +39,7 @@ class ChildProcess {
  private:
   explicit ChildProcess(pid_t pid) : pid_(pid) {}
 
-  pid_t pid_ = -1;  // -1: has ended
+  pid_t pid_ = -1;  // -1: Poll has returned the end
 };
 
 }  // namespace hadal

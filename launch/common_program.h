@@ -17,7 +17,7 @@
 
 namespace hadal {
 
-// Returns the facts of this rank.
+// Returns the facts of this rank (runtime/rank_facts.h).
 RankFacts FactsOf(const World& world);
 
 struct CommonProgram {
@@ -26,13 +26,13 @@ struct CommonProgram {
 };
 
 // Compares all ranks' facts, given in rank order. Pure.  REQUIRES: not empty.
-// Errors: InvalidArgument, naming the ranks that run another program than rank 0; Internal if no instruction
-// set is common.
+// Errors: InvalidArgument, naming the ranks that run another program than rank 0; Internal if the ranks have no
+// instruction set in common.
 absl::StatusOr<CommonProgram> CompareRanks(std::span<const RankFacts> ranks);
 
-// Gathers and compares the ranks' facts and limits this rank's instruction set, for commands
-// whose ranks compare nothing else. Returns the notice on rank 0.
-// Blocking: all ranks call it, before any kernel runs.  Errors: CompareRanks', the same on all ranks; those of
+// Gathers and compares the ranks' facts and limits this rank's instruction set to the result. For commands
+// whose ranks exchange nothing else when they start. Returns the notice on rank 0, "" on the others.
+// Blocking: all ranks call it, before any kernel runs.  Errors: those of CompareRanks, the same on all ranks; those of
 // Communicator::Wait.
 absl::StatusOr<std::string> UseCommonProgram(const World& world, Collectives& collectives);
 

@@ -1,7 +1,8 @@
 // Chooses the device and the precision of a rank: --device auto|cpu|cuda, and device.precision of the config.
 //
-//   auto   a GPU if every rank has one and it supports the model. The CPU if no rank can use one (with a notice, unless
-//          no rank has a GPU and its driver). An error if only some can: one bad GPU must not idle all the others
+//   auto   GPUs if every rank has one that supports the model. The CPU if no rank can use a GPU; the user gets a notice
+//          if some rank has a GPU and a driver all the same. An error if only some ranks can use one: because of one
+//          bad GPU the others must not be idle
 //   cpu    the CPU; no CUDA library is loaded
 //   cuda   a GPU, or an error that says what is missing
 // On a GPU the precision "auto" is bf16. The CPU computes in fp32 and refuses anything else.
@@ -32,7 +33,7 @@ namespace hadal {
 struct DeviceRequest {
   std::string kind = "auto";
   std::string doing = "training";  // purpose, for messages
-  // Ends the process if the GPU hangs (DeviceWatch::Options). Default: EndHung (device_hang.h).
+  // Ends the process if the GPU hangs (DeviceWatch::Options). Empty: EndHung (device_hang.h) does.
   std::function<void(const std::string& what)> hung;
 };
 
@@ -40,14 +41,14 @@ struct DeviceRequest {
 struct DeviceFacts {
   std::string host;
   std::string why_none;        // why the rank cannot compute on a GPU; empty: it can
-  bool absent = false;         // the reason is that there is no GPU, no driver, or no CUDA in this build
-  std::string name, identity;  // Device's
-  std::string gpu;             // what two ranks may not share for NCCL: "GPU 0000:10:00.0 of node7"
-  int64_t free_bytes = 0;  // after it was opened; if ranks share it, the last one to open it sees what the others use
-  int nccl = 0;            // its version (transport_choice.h); 0: none, or not looked for
-  std::string why_no_nccl;
-  std::string nccl_variables;  // set by the user for it
-  std::string nccl_refusal;    // NcclRefusal's
+  bool absent = false;         // why_none is that there is no GPU, no driver, or no CUDA in this build
+  std::string name, identity;  // those of runtime/device.h
+  std::string gpu;             // the GPU, which NCCL does not let two ranks share: "GPU 0000:10:00.0 of node7"
+  int64_t free_bytes = 0;      // of GPU memory once the rank has opened it; less what ranks that opened it earlier use
+  int nccl = 0;                // version of the NCCL library (transport_choice.h); 0: none, or not looked for
+  std::string why_no_nccl;     // why nccl is 0
+  std::string nccl_variables;  // NcclConditions::variables
+  std::string nccl_refusal;    // NcclConditions::refusal
 
   template <typename Self>
   static auto Fields(Self& f) {
@@ -60,8 +61,8 @@ struct FoundDevice {
   std::unique_ptr<Device> device;  // null: none that this run can use
   DeviceFacts facts;
 };
-// Opens this rank's GPU, if `request` allows one and the GPU supports `plan`. Its waits end after
-// pipeline.wait_timeout_seconds (runtime/device_watch.h). Blocking: a second or two.
+// Opens this rank's GPU, if `request` allows one and the GPU supports `plan`. A wait for it that lasts longer than
+// pipeline.wait_timeout_seconds counts as a hang (runtime/device_watch.h). Blocking: a second or two.
 FoundDevice FindDevice(const DeviceRequest& request, const ModelPlan& plan, const TrainOptions& options,
                        int local_rank);
 
@@ -85,8 +86,8 @@ struct ChosenDevice {
   // `cpu`: the rank's CPU stream, returned if there is no device.
   Stream StreamFor(const Stream& cpu) const { return device ? Stream::On(*device, cpu.threads()) : cpu; }
 };
-// FindDevice and DecideDevice, for commands whose ranks exchange nothing else first. Blocking: all ranks call it.
-// Errors: DecideDevice's; those of Communicator::Wait.
+// Calls FindDevice, exchanges the facts and calls DecideDevice, for commands whose ranks exchange nothing else when
+// they start. Blocking: all ranks call it. Errors: those of DecideDevice and of Communicator::Wait.
 absl::StatusOr<ChosenDevice> ChooseDevice(const DeviceRequest& request, const ModelPlan& plan,
                                           const TrainOptions& options, World& world, Collectives& collectives);
 

@@ -10,10 +10,10 @@
 
 namespace hadal {
 
-// Prints "hadal <who>: <what>" to stderr, calls `flush`, and exits with kExitHang without running destructors. `flush`
-// writes the run's logs (may be empty); after kLongestFlushSeconds the process exits even if it is still waiting for a
-// file server or for a lock that the stuck thread holds. Any thread may call EndHung.
 inline constexpr int kLongestFlushSeconds = 10;
+// Prints "hadal <who>: <what>" to stderr, calls `flush`, and exits with kExitHang without running destructors. `flush`
+// writes the run's logs; it may be empty. After kLongestFlushSeconds the process exits even if `flush` still waits for
+// a file server or for a lock that the stuck thread holds. Any thread may call EndHung.
 [[noreturn]] void EndHung(const std::string& who, const std::string& what, std::function<void()> flush);
 
 }  // namespace hadal

@@ -15,14 +15,15 @@
 
 namespace hadal {
 
-// Prints "hadal COMMAND [RANKS]: MESSAGE" to `out`, on the rank that is to report. Returns whether every rank has this
-// error; if not, the caller must abort the job. Errors for a lost peer or a deadline are always a rank's own.
+// Prints "hadal COMMAND [RANKS]: MESSAGE" to `out`, for an error of every rank only on rank 0. Returns whether every
+// rank has this error; if not, the caller must abort the job. Errors for a lost peer or a passed deadline always count
+// as a rank's own.
 bool ReportError(const std::string& command, const absl::Status& error, const Communicator& communicator,
                  std::ostream& out);
 
 // Returns body(), an absl::Status or StatusOr. If body() throws: withdraws the communicator's transfers, whose buffers
-// have been freed, and returns the exception as an error. (An uncaught exception would reach MPI_Finalize, which would
-// block for peers that wait for this rank.)
+// have been freed, and returns the exception as an error. After an uncaught exception MPI_Finalize would wait for ever
+// for peers that wait for this rank.
 template <typename Body>
 auto WithdrawOnException(Communicator& communicator, const Body& body) -> decltype(body()) {
   try {

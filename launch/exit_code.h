@@ -10,10 +10,10 @@ enum ExitCode : int {
   kExitError = 1,
   kExitUsage = 2,       // bad config or command line: what the user named is missing or wrong
   kExitCheckpoint = 3,  // checkpoint damaged and no fallback; corpus damaged
-  kExitDiverged = 4,    // not finite
+  kExitDiverged = 4,    // a number is not finite
   kExitHang = 5,        // a wait's deadline passed
-  kExitPeerLost = 6,
-  kExitRequeue = 85,  // saved on a signal; to be requeued
+  kExitPeerLost = 6,    // another rank ended or cannot be reached
+  kExitRequeue = 85,    // saved on a signal; to be requeued
 };
 
 // Returns the exit code for a status.

@@ -1,5 +1,5 @@
-// A guardian: the process between the supervisor and one start of its job. It starts the job, signals it, and leaves no
-// process of it behind when the job, or the supervisor, ends.
+// A guardian: the process between the supervisor (supervisor.h) and one start of its job. It starts the job, signals
+// it, and leaves no process of the job behind when the job, or the supervisor, ends.
 //
 //   hadal supervise ── guardian (own session, sub-reaper) ── mpirun (own session) ── ranks
 //
@@ -12,7 +12,7 @@
 //   a process is stopped (SIGSTOP)  prints which; after `stopped_limit` kills all and exits 5, as ranks do that wait
 //                                   for a stopped peer. A job of one rank has no peer that would notice.
 //   the guardian is killed          the job gets TERM (PR_SET_PDEATHSIG); the supervisor, a sub-reaper too, kills all
-//   both are killed at once         the job gets TERM; what does not end then stays
+//   both are killed at once         the job gets TERM; processes that it does not end continue
 //
 // A terminal's Ctrl-C, and signals to the guardian, have no effect: the supervisor decides.
 // Threads: one; the process that starts it must have no other.
@@ -32,9 +32,9 @@
 namespace hadal {
 
 struct GuardedJob {
-  std::vector<std::string> command;  // PATH is searched for its first word; one that cannot be run exits 2
-  absl::Duration stopped_limit = absl::Minutes(10);
-  std::string temporary;  // the supervisor's directory, removed if that is killed; empty: none
+  std::vector<std::string> command;  // PATH is searched for its first word; if it cannot be run, the exit code is 2
+  absl::Duration stopped_limit = absl::Minutes(10);  // see the table
+  std::string temporary;  // a directory that the guardian removes if the supervisor is killed; empty: none
 };
 
 enum class GuardianOrder : char { kAsk = 'a', kTerminate = 't', kKill = 'k' };
@@ -46,9 +46,9 @@ class Guardian {
   static absl::StatusOr<Guardian> Start(const GuardedJob& job, std::ostream& log);
 
   void Send(GuardianOrder order);
-  // Returns the job's exit code once it and all its descendants have ended (128 + n if signal n ended it); nullopt
-  // before. Does not block, unless the guardian was killed: then kills the descendants first. REQUIRES: it has not
-  // returned the code yet.
+  // Returns the job's exit code (128 + n if signal n ended it) once the job and all its descendants have ended; nullopt
+  // before. Does not block, unless the guardian was killed: then kills the descendants and waits for their end.
+  // REQUIRES: no earlier call has returned the code.
   std::optional<int> Poll();
 
  private:

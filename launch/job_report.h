@@ -7,7 +7,7 @@
 //
 // The supervisor creates the file for each start of the job, and reads it when the job has ended. mpirun and job
 // scripts pass the variable on; a rank on another host has no such file, and reports nothing.
-// Threads: any; a report's sink: as MetricsSink. Blocking: writes a line, without fsync.
+// Threads: any may call the functions; for the sink see MetricsSink. Blocking: writes a line, without fsync.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace hadal {
 
 inline constexpr char kReportVariable[] = "HADAL_SUPERVISOR_REPORT";
 
-// Returns a sink that reports the start and the checkpoints, for rank 0; without a supervisor it does nothing.
+// Returns a sink for rank 0 that reports the start and the checkpoints; without a supervisor the sink does nothing.
 std::unique_ptr<MetricsSink> MakeJobReport();
 // Reports the end of this rank.
 void ReportEnd(int exit_code);
@@ -29,25 +29,27 @@ void ReportEnd(int exit_code);
 // The report of one start.
 struct JobReport {
   std::string run_directory;  // of the last start line, as rank 0's absolute path; empty: none
-  int64_t start = -1;         // steps done at the first start line
-  int64_t saved = -1;         // the furthest step of the saves and start lines; -1: none
-  // Since the last start line: a rank ended; with exit code 85; the least other code but 0, which is the cause: ranks
-  // that miss a peer end with 5 or 6.
-  bool ended = false, saved_at_end = false;
-  int failure = 0;  // 0: none
+  int64_t start = -1;         // the step of the first start line; -1: none
+  int64_t saved = -1;         // the largest step of the saved lines and start lines; -1: none
+  // The following fields count the end lines after the last start line.
+  bool ended = false;         // there is one
+  bool saved_at_end = false;  // one has exit code 85
+  // The least exit code other than 0 and 85; 0: none. If one rank fails with 1 … 4, the ranks that wait for it end with
+  // 5 or 6, so the least code is that of the cause.
+  int failure = 0;
 };
-// Ignores malformed and incomplete lines.
+// Parses the contents of the file. Ignores malformed and incomplete lines.
 JobReport ParseJobReport(const std::string& text);
 
 // The furthest step that is saved, over all starts of a supervision.
 class FurthestStep {
  public:
-  // `run_directory`: for jobs that report nothing; its checkpoints/latest counts.
+  // `run_directory`: its checkpoints/latest counts as long as no start has reported anything.
   explicit FurthestStep(std::string run_directory);
 
-  // Must be called at the end of each attempt. Returns whether it has saved a step beyond all earlier ones. The
-  // furthest step begins at the step from which the first reporting attempt resumed, so checkpoints that --resume
-  // CHECKPOINT has set aside do not count.
+  // Must be called at the end of each start of the job, with its report. Returns whether that start has saved a step
+  // beyond all earlier ones. Counts from the step at which the first start with a report resumed, so checkpoints that
+  // --resume CHECKPOINT has set aside do not count.
   bool Advance(const JobReport& report);
   // Returns "step 60 of runs/first" or "the beginning".
   std::string Describe() const;

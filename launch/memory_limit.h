@@ -18,7 +18,7 @@ struct MemoryFacts {
   static constexpr int64_t kUnknown = int64_t{1} << 62;
 
   std::string device;      // Device::Identity; empty: the CPU
-  int64_t free_bytes = 0;  // of the device or the host; or kUnknown
+  int64_t free_bytes = 0;  // of the device or the host; kUnknown sets no limit
   int ranks_on_host = 1;
 };
 
@@ -26,10 +26,11 @@ struct MemoryFacts {
 // Returns at least 1, because 0 means no limit.
 int64_t MemoryLimitBytes(std::span<const MemoryFacts> ranks, int64_t driver_bytes);
 
-// Returns a notice for the user if the limit leaves nothing for a GPU's ranks; else "".
+// Returns a notice for the user if on some GPU each rank's limit by the formula above would be below 1; else "".
 std::string NothingIsLeft(std::span<const MemoryFacts> ranks, int64_t driver_bytes);
 
-// Returns a notice for the user if NCCL allocated more on a rank's device than was left for it; else "".
+// Returns a notice for the user if NCCL allocated more on the device of `rank`, for `connections` connections, than
+// DriverMemory::NcclBytes (kernels/cuda_host/driver_memory.h) had left for it; else "".
 std::string NcclTookMore(int64_t took_bytes, int connections, int rank);
 
 }  // namespace hadal

@@ -21,7 +21,7 @@ namespace hadal {
 struct ProcessEntry {
   pid_t pid = -1;
   pid_t parent = -1;
-  char state = '?';  // as in /proc/PID/stat: T stopped, Z ended but not reaped, others running or waiting
+  char state = '?';  // as in /proc/PID/stat: T stopped, Z ended but not reaped; other letters: it runs or waits
   std::string name;  // at most 15 bytes
 };
 
@@ -29,8 +29,9 @@ struct ProcessEntry {
 std::vector<ProcessEntry> Descendants();
 
 // Sends `signal` to the uppermost descendants that have a handler for it: if a script runs mpirun, to mpirun, which
-// passes it on to the ranks. A shell gets it only if no other process has a handler, because bash with a trap on EXIT
-// has one that ends the shell. If no process has one, sends it to `job`, the process of the job's command.
+// passes it on to the ranks. A shell gets the signal only if no other process has a handler, because bash with a trap
+// on EXIT has a handler that ends the shell. If no process has a handler, sends the signal to `job`, the process of the
+// job's command.
 void SignalHandlers(const std::vector<ProcessEntry>& descendants, int signal, pid_t job);
 
 struct DescendantsEnd {

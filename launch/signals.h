@@ -6,13 +6,13 @@
 namespace hadal {
 
 // Installs the handlers, for a command that polls StopSignalled. Must be called first in main, because an earlier
-// signal ends the process. The second SIGINT ends the process at once. The others do not count: at a time limit and at
-// a preemption Slurm sends USR1, then TERM, CONT and TERM within a second while the run saves, and both the shell and
-// the kernel send HUP when a terminal closes. What must end without saving gets KILL.
+// signal ends the process. The second SIGINT ends the process at once. Repeated signals of the other kinds change
+// nothing: at a time limit and at a preemption Slurm sends USR1, then TERM, CONT and TERM within a second while the run
+// saves, and both the shell and the kernel send HUP when a terminal closes. SIGKILL ends a run without saving.
 void InstallStopSignals();
 
-// Ignores SIGPIPE, so that a run started by itself continues without a reader of its progress (`hadal train … | tee`
-// after tee has ended). Must not be called for ranks of mpirun, whose reader is mpirun: they must end.
+// Ignores SIGPIPE, so that a run started without mpirun continues when the reader of its output has ended (tee in
+// `hadal train … | tee`). Must not be called for ranks of mpirun: mpirun reads their output, and they must end with it.
 void IgnoreClosedPipes();
 
 // Ignores SIGXFSZ: a write beyond `ulimit -f` then returns an error, as on a full disk, instead of ending the process.

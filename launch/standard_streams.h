@@ -15,8 +15,8 @@ bool StandardOutputIsWhole();
 
 // For each of standard output and error that is a pipe or a socket: starts a relay process, and replaces the descriptor
 // of this process (and of children started later) by a pipe to the relay. The relay copies what it reads to the
-// original pipe, discards it once that fails, and ends when all writers have closed the new pipe. It is no child of
-// this process. Does nothing if no process or pipe can be created.
+// original pipe, discards it once a write there fails, and ends when all writers have closed the new pipe. The relay is
+// no child of this process. Does nothing if no process or pipe can be created.
 // Why: in `hadal supervise -- mpirun … | tee log` the reader ends when the terminal is closed. Open MPI's mpirun would
 // then end its ranks two seconds later, after ten writes to the closed pipe.
 // REQUIRES: no other thread runs in the process.

@@ -33,7 +33,7 @@ class StartDeadline {
   std::mutex mutex_;
   std::condition_variable end_;
   bool ended_ = false;  // guarded by mutex_
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // last: it uses the other members
 };
 
 }  // namespace hadal

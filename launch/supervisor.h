@@ -11,8 +11,9 @@
 // report's file does not exist, checkpoints/latest of the command's --run-dir counts.
 // mpirun alone turns Ctrl-C into a TERM that gives ranks two seconds, returns 137 for a killed rank, and may leave
 // ranks behind when it is killed. A guardian (guardian.h) runs each start in a session of its own and leaves no process
-// of it, even if the supervisor is killed. Limitation: on this host only; on others Open MPI's daemons do so, which
-// detect a lost host by TCP keepalive (set to 11 seconds here unless the environment sets it).
+// of it, even if the supervisor is killed. Limitation: the guardian acts on this host only. On other hosts Open MPI's
+// daemons end the ranks; they detect a lost host by TCP keepalive (which the supervisor sets to 11 seconds unless the
+// environment sets it).
 // A closed terminal (HUP) saves and ends the run, because a user who logs out without nohup expects that; under nohup
 // it continues. A reader of the output that ends (`… | head`) changes nothing for the supervisor.
 // Threads: one, and no other may run in the process. Blocking until the job has ended.
@@ -28,15 +29,15 @@
 namespace hadal {
 
 struct SupervisorOptions {
-  std::vector<std::string> command;                  // the job; PATH is searched for its first word
-  int tries = 3;                                     // most crashes in a row without a newer checkpoint
-  absl::Duration back_off = absl::Seconds(1);        // wait after the first of them; ≥ 0
+  std::vector<std::string> command;            // the job; PATH is searched for its first word
+  int tries = 3;                               // after so many crashes in a row without a newer checkpoint it gives up
+  absl::Duration back_off = absl::Seconds(1);  // wait after the first of these crashes; ≥ 0
   absl::Duration stopped_limit = absl::Minutes(10);  // a process stopped that long (SIGSTOP) counts as a hang; > 0
 };
 
-// Runs the job to its end and returns the exit code as above. Writes a line to `log` for each restart.
+// Runs the job to its end and returns the exit code by the table above. Writes a line to `log` for each restart.
 // Errors: InvalidArgument (no command, or --resume never, with which a restart would begin from step 0); Internal (no
-// process).
+// process can be created).
 absl::StatusOr<int> Supervise(const SupervisorOptions& options, std::ostream& log);
 
 }  // namespace hadal

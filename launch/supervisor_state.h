@@ -1,7 +1,7 @@
 // The supervisor's states, and what each event does in them: a pure function. launch/supervisor.cc turns signals,
 // time and the job's end into events, and carries out the actions.
 //
-//   state        INT                  TERM and co.  a second  saved    final   crash        last crash  wait over
+//   state        INT                  TERM USR1 HUP a second  saved    final   crash        last crash  wait over
 //   running      → ordered: ask       → asked: ask  –         ends 85  ends c  backing off  ends 5, 6   –
 //   asked        → ordered: ask       ask           ask       ends 85  ends c  ends 5, 6    ends 5, 6   –
 //   ordered      → terminating: TERM  ask           ask       ends 85  ends c  ends 5, 6    ends 5, 6   –
@@ -10,16 +10,19 @@
 //   backing off  ends 85              ends 85       –         –        –       –            –           → running
 //   ended        –                    –             –         –        –       –            –           –
 //
-//   TERM and co.  TERM, USR1, HUP. Only INT escalates: Slurm sends USR1, then TERM twice within a second, and a closed
-//               terminal sends HUP twice
+//   A cell names the next state, if it changes, and the action. The columns are events:
+//   INT, TERM … signals to the supervisor. Only INT escalates: Slurm sends USR1, then TERM twice within a second, and a
+//               closed terminal sends HUP twice
+//   a second    one second has passed
 //   ask         USR1 to the job, which saves and exits 85; repeated each second, since a job that is still starting
-//               does not listen yet
+//               does not handle the signal yet. TERM and KILL are also sent to the job
 //   saved       the job's exit code is 85; or a rank reported 85 and the launcher returned something else (mpirun: 1,
 //               if TERM is sent to mpirun itself); or USR1 ended the job before rank 0 had begun: nothing to save
 //   crash       the exit code (EndCode) is 5 (a rank hung), 6 or ≥ 128 (a rank or the launcher was lost); or rank 0 had
 //               begun and no rank reported an end, whatever the code: Open MPI 4 returns 1 if TERM ended the ranks
 //               before they could save, Open MPI 5 returns 0 if a host is lost, a script returns anything
-//   last crash  a crash, and all tries are used up
+//   last crash  a crash, and all tries (supervisor.h) are used up
+//   wait over   the wait before the next start has passed
 //   final       any other end: a restart would not change it
 //   ends c      returns the job's exit code;  ends 5, 6: returns 5 if the job's exit code was 5, else 6
 //   –           no effect; while backing off and after the end there is no job
@@ -32,11 +35,13 @@ namespace hadal {
 
 enum class SupervisorState { kRunning, kAsked, kOrdered, kTerminating, kKilling, kBackingOff, kEnded };
 
-// The columns of the table.
+// The columns of the table, in its order.
 enum class SupervisorEvent { kInterrupt, kRequest, kSecond, kSaved, kFinal, kCrash, kLastCrash, kWaitOver };
 
+// kWait: wait, then start the job (BackOff). kReturn…: return 85, the job's exit code, or 5 or 6.
 enum class SupervisorAction { kNone, kAsk, kTerminate, kKill, kWait, kStart, kReturnSaved, kReturnCode, kReturnCrash };
 
+// The next state, and what the supervisor does now.
 struct SupervisorStep {
   SupervisorState state;
   SupervisorAction action = SupervisorAction::kNone;
@@ -52,18 +57,19 @@ struct JobEnd {
   bool saved = false;  // a rank reported exit code 85, which all ranks agree on
   int failure = 0;     // the least exit code but 0 and 85 that a rank reported; 0: none
 };
-// Returns the exit code that counts. The codes 0 and 1 say little of a job with several ranks: a reported failure takes
-// their place. MPICH's mpirun returns the bare number of the signal that ended a rank; from 7 on it is no code of
-// hadal's, and 128 is added, as Open MPI's and shells do. (It also returns the bitwise or of several ranks' codes.)
+// Returns the exit code that counts: end.code, with two exceptions. If it is 0 or 1, which say little of a job with
+// several ranks, end.failure replaces it unless that is 0. A code from 7 to 30 is none of hadal's: MPICH's mpirun
+// returns the number n of the signal that ended a rank, and EndCode returns 128 + n, as Open MPI's mpirun and shells
+// do. (MPICH's mpirun also returns the bitwise or of several ranks' codes.)
 int EndCode(const JobEnd& end);
 // Returns kSaved, kFinal, kCrash or, if `last`, kLastCrash.
 SupervisorEvent EventOf(const JobEnd& end, bool last);
 
 // The longest wait before a start, unless BackOff's `first` is longer.
 inline constexpr absl::Duration kLongestBackOff = absl::Minutes(5);
-// Returns the wait between a crash and the next start. `fruitless`: starts in a row without a newer checkpoint; `first`
-// is the wait after the first of them and doubles with each further one. After a start with a newer checkpoint, starts
-// are only kept `first` apart; the last one was `since_start` ago.
+// Returns the wait between a crash and the next start. `fruitless`: starts in a row that saved no newer checkpoint.
+// `first`: the wait after the first of them; it doubles with each further one. With fruitless = 0, returns the rest of
+// `first` since the last start, which was `since_start` ago, or 0.
 absl::Duration BackOff(int fruitless, absl::Duration first, absl::Duration since_start);
 
 }  // namespace hadal

@@ -27,26 +27,27 @@ struct StartedTask {
   int task = 0;
   int tasks = 1;
 };
-// Returns the task of a Slurm job step, of torchrun, or of mpirun (Open MPI's, MPICH's, Intel MPI's); nullopt if it did
-// not start this process.
+// Return this process's task in a Slurm job step, of torchrun, and of mpirun (Open MPI's, MPICH's, Intel MPI's);
+// nullopt if that launcher did not start this process.
 std::optional<StartedTask> TaskOfStep(const Environment& environment);
 std::optional<StartedTask> TaskOfTorchrun(const Environment& environment);
 std::optional<StartedTask> TaskOfMpirun(const Environment& environment);
 
-// Whether this process is the first that mpirun or srun started, or was started alone. Known before MPI starts.
+// Whether this process is the first that mpirun or srun started, or was started alone. Does not need MPI_Init.
 bool IsFirstTask(const Environment& environment);
 
-// Returns OK if as many ranks found each other as were started. Errors: InvalidArgument, with a remedy; the message is
-// empty on all tasks but the first, so that it is printed once.
+// Returns OK if the launcher started as many processes as there are ranks in MPI's world. Errors: InvalidArgument, with
+// a remedy; the message is empty on all tasks but the first, so that it is printed once.
 absl::Status CheckTasks(const Environment& environment, int ranks);
 
-// Returns why this process must not read standard input, with a remedy; "": it may. Open MPI 5.0's mpirun (5.0.11) does
-// not pass the end of its input on to rank 0, which would wait forever; 5.0.8 repeats parts of long input.
+// Returns why this process must not read standard input, with a remedy; "": it may. It must not under mpirun of Open
+// MPI 5.0: 5.0.11 does not pass the end of its input on to rank 0, which would wait forever; 5.0.8 repeats parts of
+// long input.
 std::string StandardInputFault(const Environment& environment);
 
 // Compares the launcher's variables for this process's place with MPI's. Returns one line per difference, such as
-// "SLURM_PROCID says rank 3, MPI says 2"; MPI's value is used. Ignores variables that are not set or that describe
-// mpirun's daemon instead of the rank.
+// "SLURM_PROCID says rank 3, MPI says 2", for the log: hadal uses MPI's value. Ignores variables that are not set or
+// that describe mpirun's daemon instead of the rank.
 std::vector<std::string> RankDisagreements(const Environment& environment, int rank, int local_rank);
 
 }  // namespace hadal

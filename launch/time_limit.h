@@ -3,9 +3,9 @@
 //
 // The limit is the earlier of two times: `--stop-after 3h55m` after the job's start, and Slurm's end of the job
 // (SLURM_JOB_END_TIME) less a margin, a tenth of the job's time but at most 5 minutes. If a supervisor restarts the
-// job, the first start counts; after a requeue by Slurm each start. A Slurm end in the past is ignored: it belongs to
-// another job, from whose terminal this one was started. Unlike stop.minutes, which ends a run as done (exit code 0),
-// the run is to be continued.
+// job, the time counts from its first start; after a requeue by Slurm, from the new start. A SLURM_JOB_END_TIME in the
+// past is ignored: it belongs to another job, from whose terminal this one was started. A run that reaches the limit
+// is to be continued, unlike one that stop.minutes ends as done (exit code 0).
 // Limitation: checked where a step's gradient norms are exchanged, and before a validation (pipeline/trainer.h). The
 // margin must cover the longest interval between these, a step or a validation, and a save.
 // Thread safety: any thread.

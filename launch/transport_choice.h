@@ -27,17 +27,17 @@ struct TransportDecision {
   bool nccl = false;
   std::string notice;  // for the user; empty: nothing to say
 };
-// `ranks`: of all ranks; `gpu`: what DecideDevice has decided. Pure.
+// `ranks`: the facts of all ranks, in rank order; `gpu`: DeviceDecision::gpu. Pure.
 // Errors: InvalidArgument if NCCL is requested but impossible, or if a rank's environment forbids it (NcclRefusal).
 absl::StatusOr<TransportDecision> DecideTransport(Transport asked, bool gpu, std::span<const DeviceFacts> ranks);
 
-// One of the variables that NCCL acts on.
+// One setting of a variable that NCCL reads.
 struct NcclSetting {
   std::string variable;  // "NCCL_DEBUG=INFO"
   std::string file;      // that sets it; empty: the environment
 };
-// Returns the settings that NCCL would find: those of `environment`, then those of each file (lines NAME=VALUE) whose
-// names are not set yet. A file that cannot be read has none, as for NCCL.
+// Returns the settings that NCCL would find: those of `environment` (null-terminated), then from each file those lines
+// NAME=VALUE whose names are not set yet. A file that cannot be read counts as empty, as NCCL treats it.
 std::vector<NcclSetting> NcclSettings(const char* const* environment, std::span<const std::string> files);
 // NCCL's files in its order: $NCCL_CONF_FILE or else ~/.nccl.conf, and /etc/nccl.conf.
 std::vector<std::string> NcclFiles();
@@ -53,12 +53,13 @@ std::string NcclVariables(std::span<const NcclSetting> settings);
 //   NCCL_LAUNCH_ORDER_IMPLICIT     NCCL makes its communicators wait for each other
 std::string NcclRefusal(std::span<const NcclSetting> settings);
 
-// Returns NcclVariables and NcclRefusal of this process; also refuses if its GPU (the current device) lacks a hardware
-// queue for each of a rank's streams: the driver may provide fewer than CUDA_DEVICE_MAX_CONNECTIONS. Blocking: see
-// CountHeldStreams.
 struct NcclConditions {
-  std::string variables, refusal;
+  std::string variables;  // NcclVariables
+  std::string refusal;    // NcclRefusal; "": NCCL may be used
 };
+// Returns the conditions of this process. Also refuses if its GPU (the current device) lacks a hardware queue for each
+// of a rank's streams: the driver may provide fewer than CUDA_DEVICE_MAX_CONNECTIONS. Blocking: see CountHeldStreams
+// (kernels/cuda_host/held_streams.h).
 NcclConditions ExamineNcclConditions();
 
 }  // namespace hadal

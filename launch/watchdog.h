@@ -4,10 +4,10 @@
 //   watchdog [rank 1]: waiting for 5m0s: rank 1, receive from rank 0, tag 0, for activations of chunk 0, micro-batch 3;
 //   at step 12, instruction 17 of 40: receive_forward(chunk 0, micro-batch 3)
 //
-// After half of the timeout, because the first rank whose wait reaches all of it ends the job (exit code 5). By then
-// every waiting rank has printed, so the log shows which rank waits for which; the cause is a rank that has not
-// printed, or is busy. If the watchdog cannot make its message (no memory), it prints that to stderr and the run
-// continues; only the waits themselves end it, and DeviceWatch (runtime/device_watch.h) if a device hangs.
+// It does not wait for the whole timeout, because the first rank whose wait lasts that long ends the job (exit code 5).
+// By then every waiting rank has printed, so the log shows which rank waits for which; the cause is a rank that has not
+// printed, or that does not wait. If the watchdog cannot make its message (no memory), it prints that to stderr and the
+// run continues. The watchdog never ends a run: the waits do, and DeviceWatch (runtime/device_watch.h).
 // Threads: watches on a thread of its own, which only reads. Blocking: the destructor joins that thread, within a
 // moment.
 #pragma once

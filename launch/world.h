@@ -21,7 +21,7 @@ class World {
  public:
   // `threads`: CPU threads per rank; 0: its share of the CPUs it may use. Blocking: all ranks of the job must call it;
   // a process that has waited for them for `patience` exits with kExitHang (start_deadline.h).
-  // Errors: those of CheckTasks (task_launcher.h), with a message on one of the processes; MPI's.
+  // Errors: those of CheckTasks (task_launcher.h), with a message on only one of the processes; those of MPI_Init.
   static absl::StatusOr<std::unique_ptr<World>> Start(int threads, absl::Duration patience = absl::Minutes(10));
 
   Communicator& communicator() { return *communicator_; }
@@ -49,7 +49,7 @@ class World {
   std::string warning_;
 };
 
-// Prints to stderr why World::Start failed, unless another process prints it for all. Returns the exit code.
+// Prints to stderr why World::Start failed; prints nothing if the status has no message. Returns the exit code.
 int ReportNoWorld(const std::string& command, const absl::Status& status);
 
 }  // namespace hadal

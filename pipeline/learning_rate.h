@@ -21,8 +21,8 @@
 
 namespace hadal {
 
-// `update` is 1-based; `total_updates` is the run's length. Only the schedules that end with the run (EndsWithRun) read
-// it; 0: unknown, the rate stays at its peak.
+// `update` is 1-based; `total_updates` is the run's length, which only the schedules that end with the run
+// (EndsWithRun) read. 0: the length is unknown, and the rate stays at its peak after the warm-up.
 double LearningRate(const RateOptions& options, int64_t update, int64_t total_updates);
 
 }  // namespace hadal

@@ -1,11 +1,11 @@
 // PairScorer computes log-probabilities of given translations, or of plain text under a language model: a full forward
 // of each pair over the ranks of a pipeline, without dropout.
 //
-// A pair's score has the same bits independent of the other pairs. On a GPU, cuBLASLt chooses the order of addition by
-// a product's shape; therefore every batch is padded to one size, so that each kind of product has one shape. There
-// the scores are independent only if the chosen algorithm treats all rows alike.
-// Threads: one per rank. Blocking: Create, Score and ScoreBlocks; all ranks call them together. Errors of the last two:
-// those of the communicator.
+// On the CPU a pair's score has the same bits whatever pairs are scored with it. On a GPU, cuBLASLt chooses the order
+// of addition by a product's shape; therefore every batch is padded to one size, so that each kind of product has one
+// shape, and the same holds if the chosen algorithm treats all rows alike.
+// Threads: one per rank. Blocking: Create, Score and ScoreBlocks; all ranks call them together. Errors of Score and
+// ScoreBlocks: those of Communicator::Wait.
 #pragma once
 
 #include <cstdint>
@@ -49,8 +49,8 @@ class PairScorer {
   // Returns the scores on every rank, in the order of `pairs` (the same on every rank).
   // REQUIRES: no side longer than longest_tokens(); pairs have a source if and only if the model has an encoder.
   absl::StatusOr<std::vector<PairScore>> Score(std::span<const SampleView> pairs);
-  // Returns the scores of blocks of text, likewise. REQUIRES: a language model; no block of more than longest_tokens()
-  // + 1 tokens.
+  // Returns the scores of blocks of text on every rank, in the order of `blocks` (the same on every rank). REQUIRES: a
+  // language model; no block of more than longest_tokens() + 1 tokens.
   absl::StatusOr<std::vector<PairScore>> ScoreBlocks(std::span<const TextBlock> blocks);
 
  private:

@@ -1,7 +1,7 @@
 // StepReport sends the metrics of each step to a run's sink: loss, learning rate, speed, remaining time, diagnoses
-// (instruments/run_diagnosis.h). Every log_every_steps steps it adds the time of each part of the step and the memory
-// of each stage, gathered from all ranks. With many stages this survey is less frequent (IsSurveyedStep), so that the
-// output of a long run does not grow with the number of stages.
+// (instruments/run_diagnosis.h). Every log_every_steps steps it adds a survey of the stages, gathered from all ranks:
+// the time of each part of the step, and the memory. With many stages surveys are less frequent (IsSurveyedStep), so
+// that the output of a long run does not grow with the number of stages.
 // Threads: one. Blocking: at steps that survey the stages.
 #pragma once
 
@@ -37,10 +37,10 @@ struct StageSurvey {
 absl::StatusOr<StageSurvey> SurveyStages(const GridShape& grid, const StageTimes& times, const StageMemory& memory,
                                          Collectives& collectives);
 
-// Whether the stages are surveyed after `step` steps: every `every` steps. After kDenseSurveys surveys, with more than
-// kSurveyedStages stages, only every ⌈stages / kSurveyedStages⌉-th of them.  REQUIRES: step ≥ 1, every ≥ 1, stages ≥ 1.
 inline constexpr int64_t kDenseSurveys = 100;
 inline constexpr int64_t kSurveyedStages = 8;
+// Whether the stages are surveyed after `step` steps: after every multiple of `every` up to the kDenseSurveys-th, then
+// after every ⌈stages / kSurveyedStages⌉-th multiple.  REQUIRES: step ≥ 1, every ≥ 1, stages ≥ 1.
 constexpr bool IsSurveyedStep(int64_t step, int64_t every, int64_t stages) {
   if (step % every != 0) return false;
   const int64_t survey = step / every;
@@ -56,11 +56,13 @@ class StepReport {
     if (sink != nullptr) diagnosis_.emplace(plan, options.rate);
   }
 
-  // Starts or continues a run at the progress `from`; elapsed time counts from this call.
+  // Starts or continues a run at the progress `from`. Speed and elapsed time count from this call.
   void Restart(const TrainingProgress& from);
+  // Seconds since Restart.
   double Seconds() const { return session_.Seconds(); }
 
-  // Reports the step that `progress` has just counted; `batches` are the step's, of `corpus`.  Every rank calls it.
+  // Reports step number progress.step, which has just ended; `batches` are the step's, of `corpus`.  Every rank calls
+  // it.
   // Errors: those of Communicator::Wait.
   absl::Status Send(Engine& engine, const StepResult& result, const TrainingProgress& progress, double learning_rate,
                     const Corpus& corpus, const StepBatches& batches);
@@ -73,7 +75,7 @@ class StepReport {
     double seconds = 0;  // from now
     const char* limit = "";
   };
-  // The first of the run's limits; empty if it has none.
+  // The limit at which the run is expected to end; nullopt if it has none.
   std::optional<End> FirstEnd(const TrainingProgress& progress) const;
 
   const TrainOptions& options_;

@@ -3,7 +3,8 @@
 //
 //   StepTracer tracer(request, communicator, engine.trace(), timeout);      all ranks
 //   while (…) { tracer.BeforeStep(step);  …step, validation, checkpoint…  tracer.AfterStep(step); }
-// Clocks are measured before the first and after the last traced step; in between, the offset is interpolated linearly.
+// Clock offsets are measured before the first and after the last traced step; in between they are interpolated
+// linearly.
 // Outside the chosen steps both calls do nothing. Collecting costs two messages per rank (size and events) after the
 // last traced step, outside every step's time.
 #pragma once
@@ -37,8 +38,9 @@ struct ClockOffset {
 //     offset = (t0 + t1) / 2 - s,      local time t is rank 0's t - offset,      error <= (t1 - t0) / 2
 // Monotonic clocks count from each host's boot, so offsets may be days. Clocks drift apart by microseconds per second,
 // so for a long time span measure at both its ends.
-// Every rank calls it at the same place; rank 0 serves the others in turn, and its own offset is 0. `clock` reads this
-// rank's clock. Blocking; each wait takes at most `timeout`. Errors: those of Communicator::Wait.
+// Every rank calls it at the same place; rank 0 answers the others one after another, and its own offset is 0. `clock`
+// reads this rank's clock, in seconds. Blocking; each wait takes at most `timeout`. Errors: those of
+// Communicator::Wait.
 absl::StatusOr<ClockOffset> MeasureClockOffset(Communicator& communicator, absl::FunctionRef<double()> clock,
                                                absl::Duration timeout);
 
@@ -47,7 +49,7 @@ double TimeOfRankZero(double t, const ClockOffset& begin, const ClockOffset& end
 
 struct RankTrace {
   std::string host;
-  double clock_error_seconds = 0;  // bound of the error of its times, if the clocks drift linearly
+  double clock_error_seconds = 0;  // bound of the error of the events' times, if the clocks drift linearly
   int64_t dropped = 0;             // events that did not fit into the buffer
   std::vector<TraceEvent> events;  // in rank 0's time, in the order they were recorded (by end)
 };
@@ -59,7 +61,7 @@ struct RunTrace {
 
 struct TraceRequest {
   int64_t first_step = 0, last_step = -1;  // inclusive; no steps if last < first
-  // Called on rank 0 with the collected trace. It reports its own errors; they do not end the run.
+  // Called on rank 0 with the collected trace. The function itself reports its errors; they do not end the run.
   std::function<void(const RunTrace&)> write;
 
   bool wanted() const { return last_step >= first_step; }
@@ -74,7 +76,7 @@ class StepTracer {
   // Communicator::Wait.
   absl::Status BeforeStep(int64_t step);
   absl::Status AfterStep(int64_t step);
-  // Ends the run: collects what was traced of an unfinished range of steps.
+  // Call at the end of the run: collects the events if the run ends before the last step to be traced.
   absl::Status Finish();
 
  private:

@@ -1,18 +1,18 @@
 // The trainer runs the training loop on every rank: steps, validations, checkpoints, and the end of the run.
 //
-// Steps: a step's micro-batches are a function of the place in the data, the seed and the batch fields, so every rank
-// makes the same list, and the engine runs its replica's share of it. The place counts samples (sampling_order.h), so
-// that these fields may change where a run resumes. `step` always advances. `update` advances only if the update was
-// applied: a gradient that is not finite, or a loss spike, skips it on all ranks alike. After many skipped steps in a
-// row the run goes back to its newest good checkpoint (run_health.h).
+// Steps: a step's micro-batches are a function of the position in the data, the seed and the batch fields of the
+// config, so every rank makes the same list, and the engine runs its replica's share of it. The position counts samples
+// (TrainingProgress::place, sampling_order.h), so that the batch fields may change when a run resumes. `step` always
+// advances. `update` advances only if the update was applied: if a gradient is not finite or the loss is a spike, all
+// ranks skip it. After many skipped steps in a row the run goes back to its newest good checkpoint (run_health.h).
 // Validations (validator.h) change no bit of training. They are due every `every_steps` steps and when a limit ends the
-// run. Best and patience are of one validation set: a run that resumes with another one forgets them and begins with a
-// validation. Checkpoints are written while training goes on (checkpoint/training_checkpoints.h). Metrics leave
-// through a sink on rank 0.
+// run. The best nll and the count for stop.patience belong to one validation set: a run that resumes with another set
+// forgets them and begins with a validation. Checkpoints are written while training continues
+// (checkpoint/training_checkpoints.h). Rank 0 sends metrics to a sink.
 //
 // Checkpoints by the clock: rank 0 decides when one is due, in the exchange of a step's gradient norms, so that all
-// ranks save after the same step. In the same exchange rank 0 reports that it has lost the run directory to another
-// launch (checkpoint/run_owner.h); the run then ends before that step is reported.
+// ranks save after the same step. In the same exchange rank 0 reports that another attempt (start of the run's job) has
+// taken over the run directory (checkpoint/run_owner.h); the run then ends before that step is reported.
 // Requests to stop: every rank polls for one when a step's gradient norms are exchanged and, because a validation may
 // take as long as many steps, before each validation. All ranks stop after the same step, and it is saved. A validation
 // that is due then is skipped and recorded in the checkpoint (TrainingProgress::validation_due). A run that resumes
@@ -46,11 +46,11 @@
 
 namespace hadal {
 
-// The environment of a trainer. Referenced objects must outlive it.
+// What a trainer uses. Referenced objects must outlive it.
 struct TrainingSurroundings {
   Communicator& communicator;                   // the world's: stages × replicas
-  Communicator* device_communicator = nullptr;  // see EngineSetup
-  Stream stream;
+  Communicator* device_communicator = nullptr;  // EngineSetup::device_communicator; may be null
+  Stream stream;                                // of the rank's device, or the CPU's
   const Corpus& train;
   const Corpus* validation = nullptr;  // may be null
   MetricsSink& sink;                   // called on rank 0 only
@@ -68,14 +68,14 @@ enum class StopReason { kSteps, kEpochs, kMinutes, kPatience, kRequested };
 struct TrainingOutcome {
   StopReason reason = StopReason::kSteps;
   TrainingProgress progress;
-  std::string checkpoint;  // the last one written, if any (rank 0)
-  bool saved = false;      // whether its final state is in a checkpoint; the same on every rank
+  std::string checkpoint;  // on rank 0 the directory of the last checkpoint written; "": none, or another rank
+  bool saved = false;      // whether the run's final state is in a checkpoint; the same on every rank
 };
 
 class Trainer {
  public:
   // Lays out and allocates this rank's memory. Weights are undefined until they are loaded or Run begins.  `plan` and
-  // `pipeline` must outlive it.
+  // `pipeline` must outlive the trainer. Errors: those of Engine::Create, Validator::Create and DepthRecorder::Create.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const TrainOptions& options, const ModelPlan& plan,
                                                          const PipelineLayout& pipeline,
                                                          const TrainingSurroundings& surroundings,
@@ -88,21 +88,22 @@ class Trainer {
   // those of a model with fewer layers; LoadedState). Rank 0's `chosen` counts; other ranks may pass any status.
   absl::Status Resume(absl::StatusOr<FoundCheckpoint> chosen);
   absl::Status InitializeFrom(absl::StatusOr<FoundCheckpoint> chosen, LoadedState weights = LoadedState::kWeights);
-  // After Resume or ResumeLatest. BeginDataAnew continues at the beginning of the training data, as a changed corpus
-  // does by itself; ForgetBest begins best and patience anew, with a validation of the weights as they are.
+  // Call after Resume or ResumeLatest. BeginDataAnew continues at the beginning of the training data, as a run with
+  // another training corpus does in any case. ForgetBest forgets the best nll and the count for stop.patience; the run
+  // then begins with a validation of the loaded weights.
   absl::Status BeginDataAnew();
   void ForgetBest();
 
-  // Makes this launch the owner of the run directory, after a checkpoint was loaded, if any. Run() claims, too, unless
-  // this has been called.
+  // Makes this attempt the owner of the run directory. Call it after a checkpoint has been loaded, if one is loaded. If
+  // it is not called, Run() does it.
   absl::Status Claim() { return checkpoints_->Claim(progress_.step); }
   // The attempt that owns the run directory; empty before the claim.
   const std::string& attempt() const { return checkpoints_->attempt(); }
 
   // Initialises the weights unless they were loaded. Trains until a limit or a request to stop. Saves as configured,
-  // and always after a request. Errors: OutOfRange (not finite, and going back did not help); Aborted (another launch
-  // took over the run directory, or it was removed); those of transfers; those of files if the checkpoint at the end
-  // could not be written (earlier failures are warnings).
+  // and always after a request. Errors: OutOfRange (not finite, and going back did not help); Aborted (another attempt
+  // took over the run directory, or it was removed); those of Communicator::Wait; those of files if the checkpoint at
+  // the end could not be written (if an earlier one cannot be written, the run warns and continues).
   absl::StatusOr<TrainingOutcome> Run();
 
   Engine& engine() { return *engine_; }

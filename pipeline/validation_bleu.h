@@ -1,15 +1,14 @@
-// ValidationBleu computes BLEU, chrF++, WER and CER on validation sentences, translated with a run's current weights:
-// the validator's hook (validator.h). If the validation set consists of several corpora (directions), also for each of
-// them; BLEU's tokenizer then depends on the direction's target language (BleuTokenizerOf), unless the config chooses
-// another than 13a.
+// ValidationBleu translates validation sentences with a run's current weights and computes BLEU, chrF++, WER and CER;
+// the validator calls it (ValidatorSetup::bleu). If the validation set consists of several corpora (directions), each
+// gets scores of its own as well; BLEU's tokenizer then depends on the direction's target language (BleuTokenizerOf),
+// unless the config chooses another than 13a.
 //
 // The run's own ranks translate `sentences` samples, taken evenly from the whole corpus (files are often sorted by
 // length), and compare them with their targets. The target vocabulary decodes both to text; tokens it lacks are "<unk>"
 // in both. If the targets begin with language tags, so do the translations, and the tags are no part of the texts that
 // are compared. The state of training does not change. Every replica translates all samples, with the same result.
-// Memory: the engine's decoder, in the training run's arena, over the scratch of a step. On a device, products are in
-// the run's precision and read the same weights as training's forward: in bf16 the fp32 masters are read only where
-// training's forward reads them.
+// Memory: that of the engine's decoder, in the training run's arena; it overwrites the scratch of a step. On a device,
+// products are in the run's precision and read the same weights (bf16 or fp32) as training's forward.
 // Threads: one per rank. Blocking: all ranks call it together.
 #pragma once
 
@@ -41,14 +40,15 @@ struct TranslatedValidation {
 
 class ValidationBleu {
  public:
-  // Empty sources and those longer than pipeline.decoder's longest are left out; skipped() counts them.
+  // Takes `sentences` samples of the corpus. Leaves out sources that are empty or longer than
+  // DecoderOptions::longest_source of `pipeline`; skipped() counts them. `timeout`: of each wait for a peer.
   // `plan` and `pipeline` are the engine's and must outlive the object.  REQUIRES: sentences ≥ 1, pipeline.decoder.
   ValidationBleu(const Corpus& corpus, CorpusVocabularies vocabularies, int64_t sentences, const ModelPlan& plan,
                  const PipelineLayout& pipeline, absl::Duration timeout, BleuTokenizer tokenizer = BleuTokenizer::k13a);
 
-  // Errors: those of the decoder; DataLoss if the corpus changed before the constructor had copied it.
-  // Returns the same on every rank. `update` as in Decoder::Translate. Pass the same engine in every call. Each call's
-  // sample is the next sentence.
+  // Translates and scores; the same result on every rank. `update`: see Decoder::Translate. Pass the same engine in
+  // every call. TranslatedValidation::sample is another sentence in each call.
+  // Errors: those of Decoder::Translate; DataLoss if the corpus changed before the constructor had copied it.
   absl::StatusOr<TranslatedValidation> operator()(Engine& engine, int64_t update);
 
   int64_t sentences() const { return static_cast<int64_t>(sources_.size()); }

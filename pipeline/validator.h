@@ -35,7 +35,7 @@ struct ValidatorSetup {
   BatchCapacity capacity;       // of a micro-batch: training's
   int64_t max_sentences = 0;    // 0: all that fit
   TranslateValidation bleu;     // may be empty: no BLEU
-  MetricsSink* sink = nullptr;  // on the rank that reports; must outlive the validator; null elsewhere
+  MetricsSink* sink = nullptr;  // on the rank that reports, null elsewhere; must outlive the validator
 };
 
 class Validator {
@@ -44,14 +44,15 @@ class Validator {
   static absl::StatusOr<Validator> Create(const ValidatorSetup& setup);
 
   // Validates the weights of `engine` after `progress`.step steps. Sets progress.validation_nll and reports the outcome
-  // to the sink. If the nll is below best_nll, sets best_nll and best_step, except while steps are being skipped: these
-  // are not saved, and a best must be in a checkpoint. If it is not lower, counts a validation without improvement.
+  // to the sink. If the nll is below best_nll, sets best_nll and best_step, except while steps are being skipped: their
+  // weights are not saved, and the best must be in a checkpoint. If the nll is not lower, counts a validation without
+  // improvement.
   // Errors: those of Communicator::Wait and of the translation; then `progress` may be written in part, and nothing is
   // reported.
   absl::Status Run(Engine& engine, TrainingProgress& progress);
 
   int64_t sentences() const { return identity_.samples; }
-  // Of the sentences that are validated, however they are packed.
+  // The identity of the sentences that are validated; independent of how they are packed.
   const DataIdentity& identity() const { return identity_; }
   // Sentences of the corpus that are left out because a side does not fit a micro-batch or exceeds the longest sentence
   // allowed.

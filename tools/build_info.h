@@ -8,8 +8,8 @@ namespace hadal {
 // "0.1.0".
 std::string Version();
 
-// Several lines: version, commit, compiler, libraries with the versions in use, CUDA, and this CPU's instruction set.
-// `commit`: the one checked out when the binary was built, without uncommitted changes. Starts neither MPI nor a GPU.
+// Returns several lines: version, commit, compiler, libraries with the versions in use, CUDA, and this CPU's
+// instruction set. `commit`: the commit that was checked out when the binary was built. Starts neither MPI nor a GPU.
 // Threads: any.
 std::string BuildInfo(const std::string& commit);
 

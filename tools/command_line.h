@@ -2,9 +2,9 @@
 //
 // A wrapper around CLI11. Only command_line.cc includes CLI11, because that header-only library takes about five
 // seconds to compile.
-// Command and CommandOption are handles to objects that a CommandLine owns: copied freely, valid as long as the
-// CommandLine. A variable bound to an option must outlive Run and keeps its value if the option is not given. An option
-// that is given twice is an error unless it sets a vector.
+// Command and CommandOption are handles to objects that a CommandLine owns: they can be copied and are valid as long as
+// the CommandLine. A variable bound to an option must outlive Run and keeps its value if the option is not given. An
+// option that is given twice is an error unless it sets a vector.
 // Thread safety: none; one thread builds a command line and runs it.
 #pragma once
 
@@ -39,7 +39,7 @@ class CommandOption {
   CommandOption InRange(int64_t least, int64_t most);
   CommandOption InRange(double least, double most);
   CommandOption OneOf(const std::vector<std::string>& words);
-  // `fault` returns what is wrong with a value, or "".
+  // Allows only values for which `fault` returns ""; else `fault` returns what is wrong.
   CommandOption Checked(const std::function<std::string(const std::string& value)>& fault);
 
   // Allows the option only together with `other`, or only without it.
@@ -85,7 +85,7 @@ class Command {
 
   CommandOption AddFlag(const std::string& name, bool& given, const std::string& description);
   CommandOption AddFlag(const std::string& name, const std::function<void()>& given, const std::string& description);
-  // Adds a flag that prints a text and ends the program, as --version does.
+  // Adds a flag that prints a text instead of running a command (Outcome::kAnswered), as --version does.
   void AddAnswer(const std::string& name, const std::function<std::string()>& text, const std::string& description);
 
  private:

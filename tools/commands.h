@@ -1,4 +1,4 @@
-// The subcommands of hadal that no other file calls; each is described at the top of its source.
+// Subcommands of hadal that have no header of their own; each is described at the top of its source file.
 #pragma once
 
 #include "tools/command_line.h"

@@ -5,6 +5,7 @@
 
 namespace hadal {
 
+// Adds --device to `command`, which sets request.kind; `request` must outlive CommandLine::Run.
 void AddDeviceFlags(Command command, DeviceRequest& request);
 
 }  // namespace hadal

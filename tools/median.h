@@ -7,7 +7,7 @@
 
 namespace hadal {
 
-// The mean of the two in the middle, if their number is even.  REQUIRES: at least one value.
+// Returns the median; of an even number of values the mean of the two in the middle.  REQUIRES: at least one value.
 inline double Median(std::vector<double> values) {
   HADAL_CHECK(!values.empty());
   std::sort(values.begin(), values.end());

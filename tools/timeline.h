@@ -15,7 +15,7 @@ struct TimelineSpan {
 };
 
 struct Timeline {
-  std::vector<std::string> kinds;                // names, as "forward"
+  std::vector<std::string> kinds;                // names of the kinds of spans: "forward", …
   std::vector<std::string> row_names;            // [rows]
   std::vector<std::vector<TimelineSpan>> spans;  // [rows] in order of time, not overlapping
   double end_seconds = 0;                        // of the axis

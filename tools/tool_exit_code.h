@@ -12,7 +12,7 @@
 
 namespace hadal {
 
-inline constexpr int kToolDone = 0, kToolError = 1, kToolUsage = 2, kToolDamaged = 3;
+inline constexpr int kToolDone = 0, kToolError = 1, kToolUsage = 2, kToolDamaged = 3;  // damaged: a corpus, checkpoint
 
 // Maps InvalidArgument, NotFound and FailedPrecondition (what the user named is wrong, missing or of the wrong kind) to
 // kToolUsage, DataLoss to kToolDamaged, other errors to kToolError.
@@ -35,7 +35,7 @@ inline int EndTool(const std::string& command, const absl::Status& status) {
   return ToolExitCode(status);
 }
 
-// As above; prints a text on standard output.
+// As above; prints *text on standard output if it is OK.
 inline int EndTool(const std::string& command, const absl::StatusOr<std::string>& text) {
   if (text.ok()) std::cout << *text << std::flush;
   return EndTool(command, text.status());

@@ -1,7 +1,8 @@
-// Finds a run's checkpoints on disk, and adds new ones. File names: runtime/run_directory.h.
+// Finds a run's checkpoints on disk, and adds new ones. File names: runtime/run_directory.h. An attempt is one start of
+// the run's job; its name (NewCheckpointAttempt, run_owner.h) is part of temporary file names.
 // Thread safety: any thread may call the functions; a CheckpointCommitter is used by one thread at a time. Only rank 0
-// of one attempt, the owner (run_owner.h), may write to a run directory. No call communicates. Blocking: all do file
-// input and output.
+// of one attempt, the owner (run_owner.h), may write to a run directory. No call communicates. Blocking: all calls read
+// or write files.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +25,8 @@ struct CheckpointEntry {
   int64_t step = 0;
   std::string directory;
 };
-// Returns the committed checkpoints of a run, valid or not, in ascending order of steps; empty without a checkpoints
-// directory.
+// Returns the committed checkpoints of a run, damaged ones included, in ascending order of steps; empty if the run has
+// no checkpoints directory. Errors: those of files.
 absl::StatusOr<std::vector<CheckpointEntry>> ListCheckpoints(const std::string& run_directory);
 
 enum class CheckpointPointer { kLatest, kBest };
@@ -47,22 +48,23 @@ struct FindOptions {
   int64_t before_step = std::numeric_limits<int64_t>::max();  // consider only earlier steps
   bool need_moments = false;                                  // reject weights-only checkpoints
 };
-// Describes an open checkpoint; `rejected` is empty.
+// Returns the entry and manifest of an open checkpoint, without `rejected`.
 FoundCheckpoint Found(const CheckpointReader& reader);
-// Returns the checkpoint in `directory`; `rejected` is empty.  Errors: those of CheckpointReader::Open.
+// Returns those of the checkpoint in `directory`.  Errors: those of CheckpointReader::Open.
 absl::StatusOr<FoundCheckpoint> FindNamed(const std::string& directory);
 // Opens the newest checkpoint with a valid manifest and correct file sizes; contents are verified when they are read
-// (CheckpointReader). Skips only damaged or incomplete checkpoints (IsDamage) and returns them in `rejected` (may be
-// null). The run may be in progress: if it removes a checkpoint meanwhile, the search starts again.
+// (CheckpointReader). Skips only damaged or incomplete checkpoints (IsDamage) and returns them in `rejected`, unless
+// that is null. The run may be in progress: if it removes a checkpoint meanwhile, the search starts again.
 // Errors: NotFound if the run has no checkpoint; DataLoss, with every directory and reason, if all are damaged; any
 // other error of reading a checkpoint, with a remedy.
 absl::StatusOr<CheckpointReader> OpenLatest(const std::string& run_directory, const FindOptions& options = {},
                                             std::vector<RejectedCheckpoint>* rejected = nullptr);
-// As OpenLatest, but closes it.
+// As OpenLatest, but returns the checkpoint's entry and manifest and closes the files.
 absl::StatusOr<FoundCheckpoint> FindLatest(const std::string& run_directory, const FindOptions& options = {});
 
-// Returns the run directory for a path that a user gave: the run's own, or its checkpoints folder's; "" if the path is
-// that of a checkpoint (has a manifest, or a checkpoint's name).  Errors: NotFound if it is neither.
+// Returns the run directory for a path that a user gave: that of the run directory itself or of its checkpoints folder.
+// Returns "" if the path is a checkpoint's (has a manifest, or a checkpoint's name).  Errors: NotFound if it is none of
+// these.
 absl::StatusOr<std::string> RunOf(const std::string& run_or_checkpoint);
 // Whether the checkpoint is in the run's own checkpoints folder, links followed.
 bool IsOfRun(const std::string& checkpoint, const std::string& run_directory);
@@ -76,21 +78,21 @@ absl::StatusOr<CheckpointReader> OpenBestCheckpoint(const std::string& run_or_ch
 // and files; from RUN temporary files of metrics and configuration. Moves back a checkpoint that was moved aside for a
 // newer one that never took its place. Renames directories first, so that an attempt that is still running no longer
 // writes to the old path.
-// `attempt`: the caller's. Errors: the first one; the rest is still removed.
+// `attempt`: the caller's attempt. Errors: the first that occurred; the remaining leftovers are still removed.
 absl::Status RemoveLeftovers(const std::string& run_directory, const std::string& attempt);
 
 // Renames the checkpoints after `step` to step_N.abandoned.<attempt>, so that a run that continues from an earlier step
-// never loads them. Points `latest` at `step` if that checkpoint exists. If `best` refers to a later step or to no
-// checkpoint of the run, resets it to the best checkpoint as of `step`, or removes it if that one was deleted;
-// otherwise `best` would later refer to a new checkpoint with the same number. Also advances a `best` that is older
-// than that checkpoint.
-// Step −1 sets all aside, for a run that continues from another run's checkpoint.
-// Returns the new directories.  Errors: Aborted if another attempt owns the run directory; those of files.
+// never loads them. Points `latest` at `step` if that checkpoint exists. Points `best` at the checkpoint that was the
+// best when `step` was saved, if `best` refers to a later step, to an earlier step than that, or to no checkpoint of
+// the run; removes `best` if that checkpoint was deleted. (A `best` of a later step would refer to the new checkpoint
+// with that number.)
+// Step −1 renames all checkpoints, for a run that continues from another run's checkpoint.
+// Returns the renamed directories.  Errors: Aborted if another attempt owns the run directory; those of files.
 absl::StatusOr<std::vector<std::string>> SetAsideLaterCheckpoints(const std::string& run_directory, int64_t step,
                                                                   const std::string& attempt);
 
-// Replaces the link atomically. `attempt` is part of the temporary name. If a directory is in the link's place (made by
-// a copy that followed links), moves it to latest.replaced.<attempt>.
+// Makes the link refer to the checkpoint of `step`, atomically. If a directory has the link's name, because the run was
+// copied by a program that follows links, moves the directory to latest.replaced.<attempt>.
 absl::Status SetCheckpointPointer(const std::string& run_directory, CheckpointPointer pointer, int64_t step,
                                   const std::string& attempt);
 
@@ -102,9 +104,9 @@ struct RetentionPolicy {
 // Errors: the first removal that failed; it still tries the others.
 absl::Status ApplyRetention(const std::string& run_directory, const RetentionPolicy& policy);
 
-// A small file stored with a checkpoint: a vocabulary's contents() under a plain file name.
+// A small file stored with a checkpoint, such as a vocabulary.
 struct Attachment {
-  std::string name;
+  std::string name;  // a file name without a directory
   std::string contents;
 };
 
@@ -116,9 +118,9 @@ absl::Status CompleteCheckpointDirectory(const std::string& directory, Checkpoin
 
 struct CheckpointCommitterOptions {
   std::string run_directory;
-  std::string attempt;  // from NewCheckpointAttempt, the same on all ranks
-  uint64_t plan_hash = 0;
-  std::vector<CheckpointParameter> parameters;
+  std::string attempt;                          // from NewCheckpointAttempt, the same on all ranks
+  uint64_t plan_hash = 0;                       // of the model's ModelPlan
+  std::vector<CheckpointParameter> parameters;  // DescribeParameters of that plan
   RetentionPolicy retention;
 };
 
@@ -149,13 +151,13 @@ struct CommitResult {
 // The rename is atomic: readers see either no checkpoint or the complete one. A crash at any time leaves earlier
 // checkpoints untouched; the next Claim removes other leftovers. Files with names that hadal does not use belong to the
 // user and are never touched.
-// Each rank has an object; only rank 0's writes links and manifests.
+// Each rank has a CheckpointCommitter; only rank 0's writes links and manifests.
 class CheckpointCommitter {
  public:
   explicit CheckpointCommitter(CheckpointCommitterOptions options);
 
   // Rank 0, once before training: makes this attempt the owner of the run directory until the object is destroyed.
-  // `predecessor` and errors: those of RunOwnership::Claim.
+  // `predecessor`: see RunOwnership::Options. Errors: those of RunOwnership::Claim.
   absl::Status Claim(const std::optional<std::string>& predecessor = std::nullopt);
   // Any rank: checks that this attempt is still the owner.  Errors: those of RunOwnership::Check; on other ranks than 0
   // those of CheckOwner.

@@ -34,8 +34,8 @@ struct CheckpointFileOptions {
 // Thread safety: one thread at a time. Blocking: all calls write files.
 class CheckpointFileWriter {
  public:
-  // Creates the file and writes its header for `slices`, in this order: parameter, slice, and the kinds whose views are
-  // not empty. Does not read the values.
+  // Creates the file and writes its header, which lists `slices` in their order, each with the state kinds (weight,
+  // moments) whose views are not empty. Does not read the values.
   // REQUIRES: parameters and slices exist; the views have the slices' sizes.
   // Errors: ResourceExhausted (no space; says how much is free), PermissionDenied, NotFound (the directory vanished), …
   static absl::StatusOr<CheckpointFileWriter> Create(const CheckpointFileOptions& options,
@@ -77,7 +77,7 @@ class CheckpointFileWriter {
 // stated.
 class BackgroundFile;
 
-// How the thread reads slices on a device.
+// How the thread reads slices that are on a device.
 struct SliceStaging {
   // Makes the queue. Errors: ResourceExhausted.
   static absl::StatusOr<std::unique_ptr<SideQueue>> MakeQueue(Device& device);
@@ -91,14 +91,14 @@ class BackgroundFile {
  public:
   // Starts writing. `buffer`, `staging` and the memory that `slices` view must outlive the object. The caller must not
   // change any of them until done(); after BeforeUpdate it may change the slices' memory, on a device by work in the
-  // main order. `buffer`: host memory; pinned if the slices are on a device.
+  // main order. `buffer`: host memory, pinned if the slices are on a device; may be empty.
   BackgroundFile(CheckpointFileOptions options, std::vector<SliceState> slices, Vector buffer,
                  const SliceStaging& staging = {});
   // Stops after the slice being written and joins the thread.
   ~BackgroundFile();
 
-  // Call before the memory of any slice changes. `stream` executes the copies. Returns at once after the first call.
-  // Blocking: see above.
+  // Call before the memory of any slice changes. `stream` executes the copies. Blocking: the first call, as stated
+  // above; later calls return at once.
   void BeforeUpdate(const Stream& stream);
   // Returns whether the file is complete or has failed. Does not block.
   bool done() const;

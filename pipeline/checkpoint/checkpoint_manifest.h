@@ -57,11 +57,9 @@ inline constexpr std::array kStateKinds = {StateKind::kWeight, StateKind::kFirst
 
 // Views of one slice's state in memory. Writers and readers skip the kinds whose view is empty.
 struct SliceState {
-  int32_t parameter = 0;  // index in the plan
-  int64_t slice = 0;
-  Vector weight;         // [elements of the slice]
-  Vector first_moment;   // the same
-  Vector second_moment;  // the same
+  int32_t parameter = 0;                       // index in ModelPlan::parameters
+  int64_t slice = 0;                           // index in the parameter
+  Vector weight, first_moment, second_moment;  // each [elements of the slice], or empty
 
   const Vector& view(StateKind kind) const;
 };
@@ -90,9 +88,10 @@ absl::Status CompareParameters(const std::vector<CheckpointParameter>& checkpoin
 // Returns the key of a slice's state, e.g. "weight/decoder.layers.0.fc1.weight/0".
 std::string StateKey(StateKind kind, const std::string& parameter_name, int64_t slice);
 
-// Statistics of the losses of all applied updates so far, in nats per target token with label smoothing.
+// Statistics of the losses of all applied updates so far, in nats per target token with label smoothing; recent losses
+// have more weight (run_health.h).
 struct LossTrend {
-  int64_t losses = 0;
+  int64_t losses = 0;  // how many
   double mean = 0;
   double variance = 0;
   bool operator==(const LossTrend&) const = default;
@@ -104,24 +103,25 @@ struct TrainingProgress {
   int64_t update = 0;      // updates applied: Adam's t, learning rate
   uint64_t seed = 0;       // the key of every Philox stream
   double epochs_done = 0;  // whole epochs + share of the current one's samples
-  // What of the training data was read, and of which. Both are unknown in checkpoints of older versions.
+  // How far the training data have been read, and which data these are. Checkpoints of older versions have neither.
   DataPlace place;
   DataIdentity training_data;
   int64_t samples_seen = 0;
   int64_t target_tokens_seen = 0;
   double training_seconds = 0;                                      // time spent in steps, over all attempts
   double validation_nll = std::numeric_limits<double>::infinity();  // of these weights; infinity: not measured
-  DataIdentity validation_data;                                     // the sentences that both nll are of
-  double best_nll = std::numeric_limits<double>::infinity();        // best so far; infinity: none yet
-  int64_t best_step = -1;
+  DataIdentity validation_data;                                     // on which both nll were measured
+  double best_nll = std::numeric_limits<double>::infinity();        // lowest so far; infinity: none yet
+  int64_t best_step = -1;                                           // whose nll is best_nll
   int32_t validations_without_improvement = 0;
   // Whether this step's validation was skipped because the run was stopping. The resumed run does it first.
   bool validation_due = false;
   LossTrend loss_trend;
-  int32_t skipped_in_a_row = 0;  // steps left out up to this one: its weights may be what fails
-  int64_t updates_before = 0;    // of the weights, in the runs that this one was initialised from
+  int32_t skipped_in_a_row = 0;  // steps without an update, this one and those before it: the weights may be the cause
+  int64_t updates_before = 0;    // updates of the weights in the runs that this one was initialised from
 
-  int64_t growth_update() const { return updates_before + update; }  // BranchNorm's t
+  // All updates that the weights have received: t of BranchNorm's branch gain (layers/model_options.h).
+  int64_t growth_update() const { return updates_before + update; }
   bool operator==(const TrainingProgress&) const = default;
 };
 
@@ -159,8 +159,8 @@ struct AttachedFile {
 struct CheckpointManifest {
   TrainingProgress progress;
   uint64_t plan_hash = 0;
-  std::string attempt;         // the attempt that wrote it
-  absl::Time time;             // when, to the second
+  std::string attempt;         // name of the start of the job (run_owner.h) that wrote the checkpoint
+  absl::Time time;             // when it was written, to the second
   std::string config_text;     // the resolved configuration, text format
   std::string model_settings;  // JSON object, see ModelSettingsJson
   InputKind inputs;            // of the training data

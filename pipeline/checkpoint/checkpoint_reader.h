@@ -5,9 +5,9 @@
 // opened only inside the directory, without following symbolic links; a link, directory, pipe or device in the place of
 // a file is damage. Memory is bounded by the headers plus one slice.
 // A run in progress removes checkpoints (retention) and replaces them. The reader keeps the directory and its first
-// kMostKeptFiles files open, so it reads what it has opened also when that is removed. Limitation: a checkpoint with
-// more files, or on a network file system where another host removes it, cannot be read further. Errors then say that
-// it was removed: NotFound, not DataLoss.
+// kMostKeptFiles files open, so that it can still read a removed checkpoint. Limitation: it cannot if the checkpoint
+// has more files, or if another host removes it on a network file system. The error is then NotFound, not DataLoss, and
+// says that the checkpoint was removed.
 // Thread safety: one thread at a time per object. Blocking: all calls read files.
 #pragma once
 
@@ -34,11 +34,11 @@ namespace hadal {
 // not: falling back to an older checkpoint would lose steps unnecessarily.
 bool IsDamage(const absl::Status& error);
 
-// For a checkpoint named by the user: if `status` is DataLoss, appends how to list the run's intact checkpoints;
-// returns other statuses unchanged.
+// For errors of a checkpoint that the user named: if `status` is DataLoss, adds to its message how to list the run's
+// intact checkpoints; returns other statuses unchanged.
 absl::Status AdviseAnotherCheckpoint(const absl::Status& status);
 
-// The number of attempts to choose a checkpoint, if the run in progress removes each before every rank has opened it.
+// How many times the ranks choose a checkpoint, if a run in progress removes each before every rank has opened it.
 inline constexpr int kMostChoices = 10;
 
 class CheckpointReader {
@@ -88,7 +88,7 @@ class CheckpointReader {
   absl::Status OpenAndKeep(const std::string& name, int64_t bytes);
   // Returns the file `name`, open.
   absl::StatusOr<std::shared_ptr<const FileDescriptor>> FileNamed(const std::string& name) const;
-  // Returns `status`; if it is damage and the directory is no longer in its place, NotFound.
+  // Returns `status`, or NotFound if `status` is damage and the directory no longer has its name.
   absl::Status UnlessRemoved(const absl::Status& status) const;
   absl::Status VerifyAll(absl::FunctionRef<void(int64_t bytes)> verified);
   absl::Status ReadSlicesHere(std::span<const SliceState> wanted, Device* device);

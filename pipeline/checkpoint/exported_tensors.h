@@ -17,7 +17,8 @@ namespace hadal {
 struct ExportedTensor {
   std::string name;
   std::vector<int64_t> shape;  // one or two dimensions
-  // Indices of its parameters: a single one with all elements, or one per row with the elements up to the diagonal.
+  // Indices in the list of parameters: one parameter with all elements, or for each row of the tensor one with the
+  // row's elements up to the diagonal.
   std::vector<int32_t> parameters;
 
   // Returns the number of zeros after the elements of parameters[row].

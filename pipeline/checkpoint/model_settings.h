@@ -18,7 +18,7 @@ std::string ModelSettingsJson(const ModelOptions& options);
 // Errors: DataLoss, naming the field that is missing, unknown, of the wrong type or out of range.
 absl::StatusOr<ModelOptions> ParseModelSettings(const std::string& text);
 
-// Returns the model of the checkpoint in `directory`.
+// Returns the model of the checkpoint with this manifest. `directory`: for messages.
 // Errors: those of ParseModelSettings; FailedPrecondition if this version makes another model of these settings.
 absl::StatusOr<ModelPlan> PlanOfCheckpoint(const CheckpointManifest& manifest, const std::string& directory);
 

@@ -1,9 +1,11 @@
-// The owner of a run directory: the one attempt that may write to it. Works on shared file systems, without locks.
+// The owner of a run directory: the one attempt (start of the run's job) that may write to it. Works on shared file
+// systems, without locks.
 //
 // RUN/checkpoints/attempt is the owner's record, in six lines:
 //   6925c0a1-1267-8f3e11d0                      attempt, the name of the attempt
 //   n2                                          host
-//   3f0c…-9d1e pid:[4026531836]                 place: boot id and process namespace; a pid means one process there
+//   3f0c…-9d1e pid:[4026531836]                 place: the host's boot id and the process namespace, within which a
+//                                               pid denotes one process
 //   4711 8812345                                pid of rank 0, and its start in clock ticks since boot
 //   2026-11-25T09:42:21Z                        since when
 //   0000000017                                  heartbeats, one in 5 seconds; "ended" when the attempt has ended
@@ -17,10 +19,11 @@
 //   another place, no heartbeat for 20 seconds  starts: the owner is dead, stopped or cut off
 // --take-over starts in every case. Heartbeats are compared with one another, never with a clock of another host.
 //
-// An attempt that has lost its directory may wake up at any moment. It checks its claim before the results of each step
-// are written and before each commit, and ends. What it had checked before goes nowhere: its metrics file is no longer
-// the run's (tools/output/metrics_jsonl.h), and whatever takes a place in the run directory is first written under
-// a name that ends in its attempt, checked, and then renamed. A new owner removes all such names after its claim
+// An attempt that has lost its directory may continue at any moment, for example after SIGCONT. Every attempt checks
+// its claim before it writes the results of a step and before each commit, and ends if it has lost the directory. What
+// it writes after an earlier check has no effect on the run: its metrics file is no longer the run's
+// (tools/output/metrics_jsonl.h), and every other file is first written under a name that ends in the attempt's name;
+// then the attempt checks its claim and renames the file. A new owner removes all such names after its claim
 // (RemoveLeftovers), so that the rename fails if the claim came between the check and the rename.
 // Limitation: two attempts that start within the same moment may both claim. The later claim counts, and the earlier
 // attempt ends at its next check.
@@ -50,10 +53,10 @@ namespace hadal {
 std::string NewCheckpointAttempt();
 
 struct RunOwner {
-  std::string attempt, host, pid_namespace;
-  int64_t pid = 0, start_ticks = 0;  // of rank 0
+  std::string attempt, host, pid_namespace;  // pid_namespace: the record's third line
+  int64_t pid = 0, start_ticks = 0;          // of rank 0
   std::string since;
-  std::string heartbeats;  // "ended": the attempt has ended
+  std::string heartbeats;  // their count; "ended": the attempt has ended
 
   // "attempt 6925c0a1-1267-8f3e11d0, process 4711 on n2, since 2026-11-25T09:42:21Z".
   std::string Describe() const;
@@ -63,9 +66,9 @@ absl::StatusOr<std::optional<RunOwner>> ReadOwner(const std::string& run_directo
 
 // How long to wait for a heartbeat of an owner in another place.
 inline constexpr absl::Duration kOwnerSilence = absl::Seconds(20);
-// Rank 0, at the start of an attempt: checks that no other attempt is running. Returns the attempt of the last owner;
-// "": none. `silence`: how long to wait for a heartbeat of an owner in another place; `tell` is called with a message
-// before such a wait. Errors: Aborted, naming the owner and the remedies; those of ReadOwner.
+// Rank 0, at the start of an attempt: checks that no other attempt is running. Returns the name of the last owner's
+// attempt; "": there is none. `silence`: how long to wait for a heartbeat of an owner in another place. Calls `tell`
+// with a message before such a wait. Errors: Aborted, naming the owner and the remedies; those of ReadOwner.
 absl::StatusOr<std::string> FindPredecessor(const std::string& run_directory, absl::Duration silence,
                                             const std::function<void(const std::string&)>& tell);
 
@@ -74,8 +77,8 @@ absl::StatusOr<std::string> FindPredecessor(const std::string& run_directory, ab
 // errors, which say nothing about the owner.
 absl::Status CheckOwner(const std::string& run_directory, const std::string& attempt);
 
-// After `attempt` has claimed the directory: returns CheckOwner's error if another one has claimed it since, else
-// `error`. A new owner removes and renames files, so `error` may only be a consequence of that.
+// For an error that `attempt` met after its claim: returns CheckOwner's error if another attempt has claimed the
+// directory since, else `error`. A new owner removes and renames files, which may be the cause of `error`.
 absl::Status CauseOf(const absl::Status& error, const std::string& run_directory, const std::string& attempt);
 
 // Rank 0's ownership, from Claim until it is destroyed or lost.
@@ -84,8 +87,8 @@ class RunOwnership {
   struct Options {
     std::string run_directory;
     std::string attempt;
-    // The owner that the attempt may replace (FindPredecessor's result); any other running owner is an error. Not set:
-    // replaces any owner.
+    // The owner that the attempt may replace (FindPredecessor's result); if another running attempt owns the directory,
+    // Claim returns Aborted. Not set: replaces any owner.
     std::optional<std::string> predecessor;
     absl::Duration heartbeat = absl::Seconds(5);
   };

@@ -11,15 +11,16 @@
 // A continuation whose log-probability is -inf or NaN is not a candidate; if the model returns only such values, the
 // search ends without a hypothesis.
 //
-// Forced beginning: as long as the output is shorter than it, its next token is the only candidate. These tokens count
-// in the sum and in |y| (as fairseq's prefix_tokens do) and towards the shortest and longest length.
+// Forced beginning (OutputStart::prefix): as long as the output is shorter than it, its next token is the only
+// candidate. Forced tokens count in the sum and in |y| (as fairseq's prefix_tokens do) and towards the shortest and
+// longest length.
 // No repeated n-grams (options.no_repeat_ngram = n): a token that would end a sequence of n tokens which the hypothesis
 // has already is not a candidate. Forced tokens count as part of sequences, but are never excluded; nor is </s>. (As
 // fairseq's and transformers' no_repeat_ngram_size, which may also exclude forced tokens.)
-// Sampling (options.sampling): after the forced beginning, `beam` paths draw one token a step each (KeptTokens) until
-// all have drawn </s> or are at the longest length. The draw of path j at position t depends on (seed, number, j, t)
-// alone; j counts the paths that are not finished, so the first n samples are the same whatever `beam` is. Scores are
-// the model's: log p without temperature, top-k and top-p.
+// Sampling (options.sampling): after the forced beginning, each of `beam` paths draws one token a step (KeptTokens)
+// until it has drawn </s> or is at the longest length. A draw at position t depends on (seed, number, j, t) alone, with
+// OutputStart::number and j, the path's index among the paths that are not finished. So the first n samples are the
+// same whatever `beam` is. Scores are the model's: log p without temperature, top-k and top-p.
 // Source: fairseq's SequenceGenerator and BeamSearch; length penalty as Wu et al. 2016 section 7 without its +5.
 // Thread safety: one thread.
 #pragma once
@@ -33,32 +34,35 @@
 
 namespace hadal {
 
-// Draws a token from the model's distribution: temperature, then top-k, then top-p.
+// KeptTokens and TokenAt draw a token from the model's distribution: temperature, then top-k, then top-p.
 //
 //   w(v) = exp((z_v − z_best) / temperature)           over the tokens that may follow
 //   top-k   keeps the k largest z
 //   top-p   of these, keeps the most likely ones up to and with the token at which their sum reaches p of the whole
 //   P(v) = w(v) / Σ w  of the kept
 // Order by likelihood: larger logit first; ties: lower token first. So both sets are unique.
-// Numerics: double. The kept weights are added in one order, ascending tokens without a limit and likelihood with one,
-// and a draw is the first token whose running sum exceeds u·Σ. So a draw is a function of the row's logits and u.
+// Numerics: double. The kept weights are added in ascending order of tokens if neither top-k nor top-p is set, else in
+// order of likelihood; a draw is the first token whose running sum exceeds u·Σ. So a draw is a function of the row's
+// logits and u.
 // Cost: one read of the row, and an exp for each token that top-k leaves. Allocates vectors of the row's length.
 // Source: fairseq's Sampling (fairseq/search.py); Fan et al. 2018 (top-k), Holtzman et al. 2020 (top-p).
 // Thread safety: pure functions.
 struct WeightedToken {
   int32_t token = 0;
-  double weight = 0;  // ≥ 0; 1 for the most likely token
+  double weight = 0;  // w(token), in [0, 1]; 1 for the most likely token
 };
 
 // Returns the tokens that may be drawn. `logits`: of all tokens. <s> and <pad> are never kept, </s> only if `may_end`,
 // and a logit of -inf or NaN neither. Empty if none is left.
 std::vector<WeightedToken> KeptTokens(const DrawOptions& options, std::span<const float> logits, bool may_end);
 
-// Returns the token at `uniform`, in [0, 1), of their distribution.  REQUIRES: KeptTokens' result, not empty.
+// Returns the token that the random number `uniform`, in [0, 1), selects from P. `kept`: a result of KeptTokens.
+// REQUIRES: not empty.
 int32_t TokenAt(std::span<const WeightedToken> kept, double uniform);
 
 // Returns the random number of one draw, uniform in [0, 1) with 53 bits, from Philox (runtime/random.h): key = seed,
-// counter = (position, site kSampling, sentence, path). No two draws of a seed share a counter.
+// counter = (position, site kSampling, sentence, path). `sentence`: OutputStart::number. No two draws with one seed
+// have the same counter.
 double DrawUniform(uint64_t seed, uint32_t sentence, uint32_t path, uint32_t position);
 
 // A finished translation.
@@ -69,18 +73,17 @@ struct Hypothesis {
   double score = 0;
 };
 
-// The forced beginning of one sentence's output, and its number, a counter of its random numbers.
 struct OutputStart {
-  std::vector<int32_t> prefix;  // forced tokens
-  uint32_t number = 0;          // of the sentence, for sampling
+  std::vector<int32_t> prefix;  // the forced beginning of one sentence's output
+  uint32_t number = 0;          // the sentence's number in the counter of its random numbers, for sampling
 };
 
 // The model's output for one live hypothesis: its possible next tokens.
 struct Continuations {
-  std::span<const int32_t> tokens;  // most likely first; an entry of -1 ends the list
-  std::span<const float> log_probabilities;
-  float end_log_probability = 0;       // of </s>
-  std::span<const float> logits = {};  // of all tokens; read only if wants_logits()
+  std::span<const int32_t> tokens;           // most likely first; an entry of -1 ends the list
+  std::span<const float> log_probabilities;  // of `tokens`
+  float end_log_probability = 0;             // of </s>
+  std::span<const float> logits = {};        // of all tokens; read only if wants_logits()
 
   // Returns the log-probability of any token. REQUIRES: logits.
   float LogProbability(int32_t token) const;

@@ -44,7 +44,8 @@ class DecodeBuffers {
   const Workspace& workspace() const { return workspace_; }
   const IncrementalScratch& scratch() const { return scratch_; }
   std::byte* saved() const { return saved_; }
-  // Two residual tensors, of all streams, which a chunk's sublayers write alternately; the input is in the first.
+  // The two residual tensors, index even and odd, which a chunk's sublayers write alternately; index 0 has the chunk's
+  // input. `rows`: of all residual streams together.
   AnyMatrix residual(int index, int64_t rows, Storage storage) const {
     return {residuals_[index % 2], rows, width_, storage};
   }
@@ -70,17 +71,17 @@ class DecodeBuffers {
 // before each group of sentences and each step. Blocks have fixed addresses, so one recorded graph serves all groups or
 // steps (graph_cache.h).
 //
-//   a step   tokens, positions and cache rows [R]; paths [R, longest path] and memories [R, longest source], and the
-//            lengths of both [R]
+//   a step   tokens, positions and cache rows [R]; cache rows of each hypothesis's path [R, longest path] and of its
+//            encoder output [R, longest source], and the lengths of both [R]
 //   a group  the cache rows of its sources' rows [source rows]
-// R and the source rows are those of DecodeCapacity. Pinned host memory of the same size is the source of the copies.
+// R is DecodeCapacity::rows. The copies come from pinned host memory of the same size.
 // Thread safety: one thread.
 class DecodeBlocks {
  public:
   DecodeBlocks(const DecodeCapacity& capacity, ArenaLayout& layout);
   void Bind(const Arena& arena);
 
-  // Copies the tables of a lane to its block, in one copy in the stream's order, and stores their addresses in the
+  // Copy the tables of a lane to its block, in one copy in the stream's order, and store their addresses in the last
   // argument.
   // REQUIRES: the tables have the capacity's size; the host has waited for the device since the lane's last call of the
   // same function.

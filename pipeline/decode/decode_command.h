@@ -1,8 +1,9 @@
-// DecodeCommand: a command of beam search, broadcast by the rank of the output head (decode_driver.h): encode a group
-// of sentences, execute one decoding step of a group, or end.
+// DecodeCommand: what the rank of the output head, which runs the search (decode_driver.h), tells all ranks to do:
+// encode a group of sentences, execute one decoding step of a group, or end.
 //
-// Commands are few and small (five integers per row); every rank executes them in the order sent. The encoder's output
-// of a group is stored in cache rows 1 … of its lane, sentence after sentence.
+// Commands are few and small (five integers per row); every rank executes them in the order sent. A lane (one group of
+// sentences in progress) has a pool of cache rows; its first rows, from 1 on, have the keys and values of the encoder's
+// output, sentence after sentence.
 // At the end the searching rank broadcasts the translations (TranslationsToBytes). All ranks run the same binary.
 #pragma once
 
@@ -23,8 +24,8 @@ namespace hadal {
 struct StepRow {
   int32_t token = 0;      // its newest token
   int32_t position = 0;   // of that token
-  int32_t parent = 0;     // the row of the lane's previous step that this hypothesis extends
-  int32_t cache_row = 0;  // where its key and value are written
+  int32_t parent = 0;     // index in the lane's previous step of the hypothesis that this one extends
+  int32_t cache_row = 0;  // where the token's key and value are written
   int32_t sentence = 0;   // index in the group
 };
 
@@ -34,7 +35,7 @@ struct DecodeCommand {
   Kind kind = Kind::kEnd;
   int32_t lane = 0;
   std::vector<int32_t> source_offsets;  // kEncode: [sentences + 1]
-  std::vector<int32_t> source;          // kEncode: [source rows], </s> included
+  std::vector<int32_t> source;          // kEncode: [source rows] tokens, </s> included; for speech, utterance numbers
   std::vector<StepRow> rows;            // kStep
 
   // Number of integers of the largest command.

@@ -37,8 +37,8 @@ class DecodeQueue {
   std::vector<int32_t> source_rows_;
   DecodeCapacity capacity_;
   int32_t beam_;
-  bool samples_;  // sampling: paths share few cache rows
-  int64_t most_sentences_;
+  bool samples_;            // sampling: paths share few cache rows
+  int64_t most_sentences_;  // of a group
   std::deque<int32_t> waiting_;
 };
 

@@ -51,7 +51,7 @@ class DecodeGroup {
     int32_t first_source_row = 0, source_rows = 0;
     BeamSearch search;
     std::vector<std::vector<int32_t>> paths;  // cache rows of each live hypothesis
-    int32_t first_row = 0;                    // its first row in the current step
+    int32_t first_row = 0;                    // the sentence's first row in the current step
   };
 
   void Free(std::span<const int32_t> rows) { free_.insert(free_.end(), rows.begin(), rows.end()); }

@@ -21,8 +21,8 @@ class DecodeLane {
  public:
   DecodeLane(const DecodeCapacity& capacity, bool on_device);
 
-  // Starts a group. `utterances`: for a speech model, the frames of all utterances; command.source then has, in each
-  // row, the number of the row's utterance. Else empty. REQUIRES: kEncode.
+  // Starts a group. `utterances`: for a speech model the frames, [frames · frame_width], of all utterances of the
+  // translation; command.source then has, in each row, the index of the row's utterance. Else empty. REQUIRES: kEncode.
   void BeginGroup(const DecodeCommand& command, std::span<const std::span<const float>> utterances,
                   int32_t frame_width);
   // Starts a step of the group. REQUIRES: kStep.

@@ -1,9 +1,9 @@
 // DecodeLinks sends and receives between ranks while decoding: commands from the searching rank to all others, and over
 // each border the residual stream of a step or an encoding, in the order of the commands.
 //
-// No deadlock with any amount of buffering: every rank executes commands in the same order, each in ascending order of
-// its chunks, and a message goes from a chunk to the next. So every wait is for something earlier in that order. A send
-// copies into a ring and returns; with a full ring it first waits for the oldest.
+// No deadlock with any amount of buffering: every rank executes commands in the same order, each command in ascending
+// order of chunks, and a message goes from a chunk to the next. So every wait is for something earlier in that order. A
+// send copies the message into a ring of buffers and returns; if the ring is full, it first waits for the oldest send.
 // Threads: one. Blocking: as stated; each wait takes at most the timeout given to Bind.
 #pragma once
 
@@ -37,9 +37,9 @@ class DecodeLinks {
   // On the others: waits for the next command.
   absl::Status ReceiveCommand(DecodeCommand& command);
 
-  // Send chunk `chunk`'s output residual to the next chunk's rank, and receive its input. For a stack that combines its
-  // layers, the message has all its entries so far (layers/border.h). Where a second stream crosses, it follows as a
-  // message of its own.
+  // Send the output residual of this rank's chunk `chunk` to the next chunk's rank, and receive that chunk's input
+  // residual. For a stack that combines its layers, the message has the outputs of all its layers so far
+  // (layers/border.h). If a second stream crosses the border, it follows by another call.
   absl::Status SendResidual(int chunk, ConstAnyMatrix residual);
   absl::Status ReceiveResidual(int chunk, AnyMatrix residual);
 

@@ -5,15 +5,15 @@
 //   rank of the head: search → commands (which tokens, whose paths, which cache rows) → every rank
 //   every rank:       border → sublayers against its caches → border … → head: candidates → search
 // It uses the weights in place: those of a training engine (validation changes no bit of them) or of a loaded
-// checkpoint. Several groups (lanes) are in progress at once, so that a stage has work while another group's step is
-// elsewhere.
+// checkpoint. Several groups (lanes) are in progress at once, so that a stage has work while another stage computes a
+// group's step.
 // Numerics: a sentence's hypotheses and scores have the same bits whatever is translated beside it, for every number of
 // ranks, lanes, threads and sentences per group (on AVX-512; below it the encoder has the limits of kernels/linear.h).
 // On a GPU, cuBLASLt chooses the order of addition by a product's shape; therefore every group and step is padded to
 // the capacity. There the same holds for one set of options (beam, longest source, most sentences per group), as long
 // as the chosen algorithm treats all rows of a product alike. Log-probabilities agree with an evaluation of the same
-// pair up to rounding. On a device, from the third time on, a group's encoding and a step are one launch per chunk each
-// (graph_cache.h), with the same bits.
+// pair up to rounding. On a device, the third and later encodings of groups, and likewise steps, are one launch per
+// chunk (graph_cache.h), with the same bits.
 // Memory: planned by capacity (decode_capacity.h), in an arena of its own, whose size is bytes(), or in a training
 // run's arena. The search itself keeps small vectors.
 // Limitations: no continuous batching: a group runs until its last sentence is done. With several chunks per rank, the
@@ -52,7 +52,8 @@ class Decoder {
                                                          const ParameterStore& parameters, const Stream& stream,
                                                          Communicator& communicator, const DecoderOptions& options,
                                                          absl::Duration timeout);
-  // As Create, in memory already reserved and bound by a training engine. `parts` must outlive the decoder.
+  // As Create, but uses `parts`, whose memory a training engine has reserved and bound. `parts` must outlive the
+  // decoder. Not collective.
   static std::unique_ptr<Decoder> Over(const ModelPlan& plan, const ParameterStore& parameters, const Stream& stream,
                                        Communicator& communicator, DecoderParts& parts, absl::Duration timeout);
 
@@ -61,8 +62,8 @@ class Decoder {
   // is used. `starts`: the start of each output; empty: no forced tokens, and number s for source s. A language model's
   // sources are empty. For a speech model, `utterances` has the frames of each utterance, and `sources` as many empty
   // entries; its limit is longest_utterance_rows().
-  // Errors: InvalidArgument naming the first source that is empty or longer than longest_source_tokens(); the
-  // communicator's.
+  // Errors: InvalidArgument naming the first source that is empty or longer than its limit; those of
+  // Communicator::Wait.
   // REQUIRES: forced tokens only with DecoderOptions::prefixes, and no more than longest_output_tokens().
   absl::StatusOr<std::vector<Translation>> Translate(std::span<const std::vector<int32_t>> sources, int64_t update,
                                                      std::span<const OutputStart> starts = {},

@@ -1,15 +1,15 @@
 // DecoderChunk computes one contiguous range of sublayers on one rank for decoding: the encoder's part once per group
 // of sentences, the decoder's part once per step.
 //
-//   Encode:  source embedding or border → encoder sublayers → border, or: its output → keys and values of every
-//            cross-attention here, and on to later chunks if they have any
+//   Encode:  source embedding or border → encoder sublayers → border; or encoder output → keys and values of every
+//            cross-attention here → border, if later chunks have cross-attention
 //   Step:    target embedding or border → decoder sublayers against their caches → border, or the head's candidates
 // Caches: one matrix per decoder layer, with a part for each lane. A step reads only rows that its group has written,
 // and row 0, which padding rows share (decode_lane.h); row 0 starts as zeros, so that they do not compute NaN from old
 // memory contents. The encoder uses training's segments, cut wherever the plan allows, so a source's output has the
-// bits of an evaluation. On a device every group and step has the same number of rows, and what changes is at fixed
-// addresses (decode_buffers.h, batch_slots.h), so both are launched as graphs (graph_cache.h). A chunk never
-// communicates. Thread safety: one thread.
+// bits of an evaluation. On a device every group and step has the same number of rows, and tables that change are at
+// fixed addresses (decode_buffers.h, batch_slots.h), so Encode and Step are launched as graphs (graph_cache.h). A chunk
+// never communicates. Thread safety: one thread.
 #pragma once
 
 #include <cstdint>
@@ -39,15 +39,17 @@ class DecoderChunk {
     bool graphs = false;  // launch CUDA graphs; ignored unless on_device
     bool logits = false;  // whether Candidates may return the logits of all tokens
   };
-  // Sublayers [first, last) of the plan. `plan` and `buffers` must outlive the chunk.
+  // Sublayers [first, last) of the plan. `candidates`: CandidatesPerHypothesis (pipeline/options/decoder_options.h).
+  // `plan` and `buffers` must outlive the chunk.
   DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, const DecodeCapacity& capacity, int32_t candidates,
                DecodeBuffers& buffers, const Launching& launching, ArenaLayout& layout);
   void Bind(const Arena& arena);
-  // Call before the first Encode. `update`: number of updates applied to the weights, ≥ 1. Does not need initialised
-  // scratch.
+  // Call before the first Encode of a translation: initialises the memory that is read before it is written. `update`:
+  // number of updates applied to the weights, ≥ 1.
   void Begin(const Stream& stream, int64_t update) const;
 
-  // Whether Encode and Step read from and write to a border. A chunk without a part in one of them has neither.
+  // Whether Encode and Step read from the border before the chunk (input) and write to the one after it (output), and
+  // whether they do anything.
   bool encode_input() const { return encode_input_; }
   bool encode_output() const { return encode_output_; }
   bool encodes() const { return encode_input_ || first_ == 0; }
@@ -55,8 +57,9 @@ class DecoderChunk {
   bool step_output() const { return step_output_; }
   bool steps() const { return step_input_ || embedding_target_.has_value(); }
 
-  // The buffer for the border's residual, which must be filled before Encode or Step: `rows` rows, or for a stack that
-  // combines its layers or has several streams, that many for each entry or stream.
+  // The buffer for the residual from the border before the chunk; the caller fills it before Encode or Step if
+  // encode_input() or step_input(). It has `rows` rows for each residual stream or, in a stack that combines its
+  // layers, for each earlier layer's output (an "entry").
   AnyMatrix EncodeInput(int64_t rows) const {
     return Input(encode_history_, encode_residuals_ * rows, encode_storage_);
   }
@@ -73,7 +76,8 @@ class DecoderChunk {
   ConstAnyMatrix Encode(const SublayerContext& context, const CacheRows& encoder_output, int32_t lane);
   // Runs one step of `lane`. Returns the chunk's output residual.
   ConstAnyMatrix Step(const IncrementalContext& context, int32_t lane);
-  // With the head: the candidates of the last Step, which had `rows` rows; with `logits`, those of all tokens too.
+  // Returns the candidates of the last Step, which had `rows` rows; with `logits` also the logits of all tokens.
+  // REQUIRES: the chunk has the output head.
   CandidateTable Candidates(const Stream& stream, int64_t rows, bool logits) const {
     return head_->Table(stream, buffers_.workspace(), rows, logits);
   }

@@ -1,10 +1,10 @@
 // DecoderParts holds everything that one rank needs for decoding: the shared buffers, the links to neighbouring ranks,
 // and the chunks (ranges of consecutive sublayers) that this rank computes.
 //
-// The constructor only reserves memory, in the caller's ArenaLayout; Bind then attaches it. A training run, which
-// translates validation sentences, passes its own layout: decoding then reuses the scratch memory of training (both are
-// programs of one arena, runtime/arena.h; pipeline/engine/engine.h). A stand-alone Decoder has an arena of its own.
-// Memory contents: only the tables of positions persist between translations. All else is uninitialised when a
+// The constructor only reserves memory, in the caller's ArenaLayout; Bind then attaches it. A training run that
+// translates validation sentences passes its own layout: decoding then uses the same scratch memory as training
+// (runtime/arena.h; pipeline/engine/engine.h). A stand-alone Decoder has an arena of its own.
+// Memory contents: only the tables of positions persist between translations. The other contents are undefined when a
 // translation begins; DecoderChunk::Begin initialises what is read before it is written.
 // Thread safety: one thread.
 #pragma once
@@ -23,10 +23,10 @@
 namespace hadal {
 
 struct DecoderParts {
-  // `stage`: in `pipeline`. `plan` must outlive the object.
+  // `stage`: this rank's stage of `pipeline`. `plan` must outlive the object.
   DecoderParts(const ModelPlan& plan, const PipelineLayout& pipeline, int stage, const DecoderOptions& options,
                const DecodeCapacity& capacity, const Stream& stream, ArenaLayout& layout);
-  // `communicator`: the pipeline's stages.
+  // `communicator`: of the pipeline's stages. `timeout`: of each wait for a peer.
   void Bind(const Arena& arena, Communicator& communicator, absl::Duration timeout);
 
   // Device memory used by the graphs, measured as the decrease of free memory.

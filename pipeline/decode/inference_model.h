@@ -30,7 +30,7 @@ class InferenceModel {
   const ModelPlan& plan() const { return checkpoint_.plan(); }
   const PipelineLayout& pipeline() const { return pipeline_; }
   const ParameterStore& parameters() const { return *parameters_; }
-  int64_t bytes() const { return arena_.bytes(); }
+  int64_t bytes() const { return arena_.bytes(); }  // of this rank's weights
 
  private:
   explicit InferenceModel(ModelCheckpoint checkpoint) : checkpoint_(std::move(checkpoint)) {}

@@ -1,6 +1,6 @@
-// CurrentInstruction records which instruction of its program a rank executes, for the watchdog's message about a stuck
-// rank.
-// Thread safety: one thread, which runs the program, calls Set; any thread may call the others.
+// CurrentInstruction records which instruction of its program (its list of instructions for a step,
+// pipeline/schedule/schedule.h) a rank executes, for the watchdog's message about a stuck rank.
+// Thread safety: one thread, which runs the program, calls Set; any thread may call the other functions.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +15,11 @@ namespace hadal {
 
 class CurrentInstruction {
  public:
-  // The program of `step` (from 0, as data are counted) has reached instruction `index` (0-based) of `count`.
+  // Records that the program of `step` (counted from 0) has reached instruction `index` (from 0) of `count`.
   void Set(int64_t step, size_t index, size_t count, const Instruction& instruction);
 
-  // Returns the place in words, steps counted from 1: "step 12, instruction 17 of 40: receive_forward(chunk 0,
-  // micro-batch 3)", or "before the first step".
+  // Returns what Set has recorded, with steps and instructions counted from 1: "step 12, instruction 17 of 40:
+  // receive_forward(chunk 0, micro-batch 3)", or "before the first step".
   std::string Describe() const;
   // When Set was last called, in MonotonicSeconds(); nullopt before the first call.
   std::optional<double> since_seconds() const;

@@ -1,7 +1,8 @@
-// The engine runs a rank's part of the model: training steps, evaluations, the profile of new weights.
+// The engine runs a rank's part of the model: training steps, evaluations, and the profile from which Admin initialises
+// its weights.
 //
-// It owns the rank's memory, one arena (RankParts). For each call it takes the rank's program (schedule.h) and lets
-// program_executor.h execute it.
+// It owns the rank's memory, one arena (RankParts). For each call it makes the rank's program, which is its list of
+// instructions (schedule.h), and program_executor.h executes it.
 // Threads: one thread per rank makes all calls. Blocking: all calls; when one returns, no transfer is under way.
 // After an error the job can only end. If the error is this rank's own (say, a message of another step), the engine
 // also closes its communicators, so that no receive can write into an arena that is freed.
@@ -80,12 +81,12 @@ class Stage {
 // RankParts is everything one rank holds: its stage, the stage's state, its channels, tied tables and replica
 // reduction, and a decoder if validations translate. All are reserved in one layout and bound to memory later.
 //
-// Two programs share the arena (runtime/arena.h). What steps, evaluations and the profile use, including gradients and
-// the channels' buffers, is scratch; translating validation sentences overwrites it. Weights and moments are lasting,
-// and so is the checkpoint buffer, which a file-writing thread reads during either program.
+// Training and translation share the arena. What steps, evaluations and the profile use, including gradients and the
+// channels' buffers, is scratch (runtime/arena.h): translating validation sentences overwrites it. Weights and moments
+// are lasting, and so is the checkpoint buffer, which the thread that writes a checkpoint reads at any time.
 struct RankParts {
-  // Reserves everything in `layout`; `hadal plan` needs no more. `plan` and `pipeline` (that of this rank's replica)
-  // must outlive the object. `gap_bytes`: ArenaLayout's.
+  // Reserves everything in `layout`; `hadal plan` never calls Bind. `plan` and `pipeline` (that of this rank's replica)
+  // must outlive the object. `gap_bytes`: see ArenaLayout.
   RankParts(const ModelPlan& plan, const PipelineLayout& pipeline, int stage, const Stream& stream, Purpose purpose,
             int64_t gap_bytes = 0);
   // `transfers`: communicators for the memory that kernels use; `host`: for host memory. Both and `trace` must outlive
@@ -137,16 +138,17 @@ class Engine {
   DecoderParts* decoder() { return parts_.decoder ? &*parts_.decoder : nullptr; }
   // Device memory that recorded graphs take, measured as the fall of the device's free memory.
   int64_t graph_bytes() const;
-  // Training steps record into it while it is on (default: off).
+  // The buffer into which training steps record their events while it is on (default: off).
   TraceBuffer& trace() { return trace_; }
-  // Sets the observer of the tensors of all following programs; null: none. An observer changes no bit of them.
+  // Sets the observer that sees the tensors of all following steps and evaluations, without a change of their bits;
+  // null: none.
   void Observe(DepthObserver* observer) { observer_ = observer; }
-  // Whether the programs run from now on launch graphs, where they exist (the default), or each kernel by itself. Both
-  // give the same bits.
+  // Sets whether following steps and evaluations launch graphs, where they exist (the default), or each kernel by
+  // itself. Both give the same bits.
   void UseGraphs(bool use);
 
-  // Runs one training step; this replica runs its share of the step's micro-batches. Weights change only if the result
-  // says `applied`.
+  // Runs one training step; this replica runs its share of the step's micro-batches. Weights change only if
+  // StepResult::applied is true.
   // REQUIRES: `batches` is the step's whole list, numbered from 0; scalars.training.
   absl::StatusOr<StepResult> TrainingStep(std::span<const PackedBatch> batches, const StepScalars& scalars,
                                           const UpdateSettings& update);
@@ -159,7 +161,7 @@ class Engine {
                                     std::vector<float>* row_nll = nullptr, std::vector<LossSums>* of_batches = nullptr);
 
   // Initialises Admin's vectors ω from a profile of the residual stream (layers/residual_profile.h), on every rank, and
-  // returns the profile in the order of the sublayers. Does nothing if the plan has nothing to profile.
+  // returns the profile in the order of the sublayers. Does nothing and returns nothing for other models.
   // One replica runs `batch` forward, with dropout. No other state changes; gradients are undefined until the next
   // training step.
   // REQUIRES: parameters as initialised; scalars.training.
@@ -167,7 +169,7 @@ class Engine {
                                                                             const StepScalars& scalars);
 
   // Call after initialising or loading the fp32 weights. Rounds the weights that products read in bf16, sends them to
-  // the replicas that keep other masters, and sends tied tables to the other stages that use them.
+  // the replicas that do not store their fp32 values, and sends tied tables to the other stages that use them.
   absl::Status DistributeWeights();
 
  private:

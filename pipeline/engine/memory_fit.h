@@ -29,15 +29,16 @@ std::vector<int32_t> SegmentLengths(int32_t sublayers);
 int NcclConnections(const ModelPlan& plan, const PipelineLayout& pipeline);
 
 // The bytes of device memory that a rank leaves free for the driver and its libraries, NCCL included if it is used; the
-// same for all ranks (kernels/cuda_host/driver_memory.h). A rank fits a device with LimitedBytes + DriverBytes free.
+// same for all ranks (kernels/cuda_host/driver_memory.h). A rank fits a device that has LimitedBytes + DriverBytes of
+// free memory.
 int64_t DriverBytes(const ModelPlan& plan, const PipelineLayout& pipeline);
 
 // Returns MakePipelineLayout's layout for world rank `rank` of `ranks`, if each rank's LimitedBytes are at most
-// resources.memory_limit_bytes (0: no limit). options.recompute_auto: recompute_every is then 0 if that fits, else the
-// one of SegmentLengths with which the fullest rank needs the fewest bytes. Apart from `replica` the result is the same
-// on every rank. Errors: ResourceExhausted, naming the fullest rank, its bytes, the limit and the recompute_every that
-// needs the fewest bytes, and for a model that combines layers the largest depth that fits; InvalidArgument for
-// recompute_auto without a limit; MakePipelineLayout's.
+// resources.memory_limit_bytes (0: no limit). If options.recompute_auto is set, recompute_every is 0 if that fits, else
+// the one of SegmentLengths with which the fullest rank needs the fewest bytes. Apart from `replica` the result is the
+// same on every rank. Errors: ResourceExhausted, naming the fullest rank, its bytes, the limit and the recompute_every
+// that needs the fewest bytes, and for a model that combines layers the largest depth that fits; InvalidArgument for
+// recompute_auto without a limit; those of MakePipelineLayout.
 absl::StatusOr<PipelineLayout> MakeFittingLayout(const ModelPlan& plan, const BatchOptions& batch,
                                                  const PipelineOptions& options, int ranks, int rank,
                                                  const RankResources& resources, const Stream& stream);

@@ -3,10 +3,10 @@
 // Why: a layer of width 64 has 16 parameters, most too short to split over threads. ParameterStore places a sublayer's
 // parameters back to back, so neighbours are updated as one range; only tied tables interrupt it.
 // Groups: rate, epsilon and decay depend on the parameter (ModelOptions::base_width, StackMethod::adam_epsilon_factor,
-// OptimizerOptions::decays_vectors); neighbours that differ are not one range.
-// Numerics: Adam treats each element by itself, so neither ranges nor order change a bit. If `sizes` is given, each
-// block's old weights are kept in cache and compared with the new ones: the measure is the actual change, rounding
-// included. Measuring changes no bit.
+// OptimizerOptions::decays_vectors); neighbours for which they differ are not one range.
+// Numerics: Adam treats each element by itself, so neither ranges nor order change a bit. If ParameterUpdate::sizes is
+// set, each block's old weights are copied and compared with the new ones, so the measured change includes rounding.
+// Measuring changes no bit.
 // Threads: the stream's. Blocking; allocates nothing.
 #pragma once
 

@@ -1,8 +1,8 @@
-// ProgramClock measures the instructions of a program, and lets the host run ahead of a device.
+// ProgramClock measures the instructions of a rank's program (schedule.h), and lets the host run ahead of a device.
 //
 //   CPU     an instruction ends when its call returns
-//   device  an instruction ends when all that it has enqueued is done. Mark records a timed event there and returns;
-//           the host goes on, at most kMostAhead marks ahead of the device. Times are read from the events, later
+//   device  an instruction ends when all that it has enqueued is done. Mark enqueues a timed event behind it and
+//           returns; the host continues, at most kMostAhead marks ahead of the device. It reads the events' times later
 //
 //   host    F0 │ F1 │ receive …                the gradient is there │ B0 │        Mark after each
 //   device       F0       │       F1       │                         │    B0    │
@@ -39,15 +39,16 @@ class ProgramClock {
   // Errors: ResourceExhausted.
   absl::Status Prepare(Device* device);
   // Starts a program. Times are added to `times`, traced events to `trace`. `meanwhile`: see DeviceQueues::AwaitOnHost.
-  // All must outlive the program.  REQUIRES: the device is idle, or times and traces do not matter.
+  // All must outlive the program. The times and events are right only if the device is idle at this call.
   void Begin(StageTimes& times, TraceBuffer& trace, const std::function<void()>& meanwhile);
-  // Ends an instruction, or, without `event`, the first part of one. The time since the previous mark is the part's.
-  // Returns a number for Await.
+  // Ends an instruction, or, without `event`, the first part of an instruction that is timed in two parts. Adds the
+  // time since the previous mark to `part` of the StageTimes. Returns the mark's number, for Await.
   int64_t Mark(double StageTimes::*part, const std::optional<TraceEvent>& event = {});
   // Waits until the device has reached the mark, and reads its time.
   void Await(int64_t mark);
   void AwaitAll() { Await(last_); }
-  // Reads the times of marks that the device has reached. Returns whether it has reached all. Does not wait.
+  // Reads the times of the marks that the device has reached. Returns whether the device has reached all marks. Does
+  // not wait.
   bool Poll();
   // The number of marks whose time has been read, over all programs.
   int64_t seen() const { return seen_; }
@@ -74,7 +75,7 @@ class ProgramClock {
   double event_seconds_ = 0;     // when the next traced event begins
 };
 
-// Measures how long a thread was ready to run without a core, because of other programs or of more ranks than cores.
+// Measures how long a thread was ready to run without a core: other processes, or other ranks of the run, had them.
 //
 // Reads the kernel's counter of the thread (/proc/thread-self/schedstat, second number, nanoseconds); 0 if the kernel
 // has none.
@@ -87,7 +88,7 @@ class RunQueueClock {
   RunQueueClock(const RunQueueClock&) = delete;
   RunQueueClock& operator=(const RunQueueClock&) = delete;
 
-  // Seconds since the thread began; never decreases.
+  // Returns the seconds without a core since the thread began; never decreases.
   double Seconds() const;
 
  private:

@@ -1,5 +1,5 @@
-// Executes a rank's program (schedule.h): one loop with one switch over its instructions, and the state of the program
-// in progress.
+// Executes a rank's program, its list of instructions for a step or an evaluation (schedule.h): one loop with one
+// switch over the instructions, and the state of the program in progress.
 //
 // The flow of one micro-batch:  receive → chunk forward → send → … → head: loss and its gradient → … → receive → chunk
 // backward → send; then the step's tail (step_tail.h). A backward may be in two halves: input half → send → … → weight
@@ -7,10 +7,11 @@
 // sublayers become complete.
 // Transfers make progress between sublayers. Every wait has a deadline; its error names peer, direction and
 // micro-batch.
-// On a device the host runs ahead of it (program_clock.h): it waits for messages, and otherwise only for work that is
-// followed by more enqueued work. Once, before the tail, it waits until the device is idle, and reads losses, headers
-// of messages and times; the tail has waits of its own. (Messages through host memory also wait: a kernel must have
-// written what is sent from there.) So the number of these waits depends neither on micro-batches nor on chunks.
+// With a device the host runs ahead of it (program_clock.h): the host waits for messages, and otherwise only for work
+// behind which more work is already enqueued. Once, before the tail, it waits until the device is idle, and reads
+// losses, headers of messages and times; the tail has waits of its own. So the number of waits for an idle device
+// depends neither on micro-batches nor on chunks, except that with messages in host memory each message waits for the
+// kernel that computes it.
 // Threads: one thread per rank makes all calls except current_instruction(). Blocking: Run; when it returns, no
 // transfer is under way and the device is idle. After an error the job can only end. If the error is this rank's own
 // (say, a message of another step), the executor has closed its communicators, so that no receive can write into an
@@ -52,13 +53,13 @@ class Stage;
 TraceEvent EventOf(const Instruction& instruction, const ScheduleShape& shape, int rank,
                    std::span<const PackedBatch> batches);
 
-// The environment of programs. Everything referenced must outlive the executor.
+// What the executor uses for all programs. Everything referenced must outlive it.
 struct ExecutorSetup {
   const PipelineLayout& pipeline;
   int stage = 0;            // of this rank
   RankParts& parts;         // bound before the first program
-  StepTail& tail;           // must have begun each training step before its program
-  Communicator& world;      // the host's
+  StepTail& tail;           // its Begin must be called before each training step's program
+  Communicator& world;      // for host memory
   Communicator& transfers;  // of the same ranks: moves the tensors that kernels work on, in device or host memory
   TraceBuffer& trace;
   absl::Duration timeout;  // of each wait for a peer
@@ -82,7 +83,7 @@ class ProgramExecutor {
   ProgramExecutor(const ProgramExecutor&) = delete;
   ProgramExecutor& operator=(const ProgramExecutor&) = delete;
 
-  // Runs `program` to its end. Adds its times to the result's; the tail fills the rest.
+  // Runs `program` to its end. Adds its times to result.times; its tail, if any, fills the other fields.
   // REQUIRES: as many batches as the program has micro-batches.
   absl::Status Run(const RankProgram& program, const ProgramInputs& inputs, StepResult& result);
 
@@ -98,7 +99,8 @@ class ProgramExecutor {
   absl::Status ExecuteAll(const RankProgram& program);
   absl::Status ExecuteTimed(const RankProgram& program, size_t index);
   absl::Status Execute(const RankProgram& program, size_t index);
-  // Waits for the device, and reads its results: times, the last loss, headers of messages. Repeated calls do nothing.
+  // Waits for the device, and reads its results: times, the last loss, headers of messages. A second call changes
+  // nothing.
   absl::Status FinishCompute();
   absl::Status Drain();
   // Must be called before a copy that waits for the device: waits for it while transfers make progress.

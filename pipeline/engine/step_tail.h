@@ -9,7 +9,7 @@
 // ComputeNorm also decides whether the update is applied, with the same result on every rank. Each method adds its time
 // to StepResult::times.
 // Threads: one per rank. Blocking: the methods that return a Status are collective; all ranks call them in the same
-// order.
+// order. Their errors are those of Communicator::Wait.
 #pragma once
 
 #include <cstdint>
@@ -40,17 +40,18 @@ enum class StepVote : int32_t {
   kContinue,
   kSave,       // rank 0: a checkpoint is due by the clock
   kOutOfTime,  // rank 0: stop.minutes
-  kRequested,  // the run is to stop
+  kRequested,  // any rank: a stop was requested, for example by a signal
   kLost,       // rank 0: the run directory belongs to another attempt by now
 };
 
+// What all ranks know of a step's gradient.
 struct GlobalGradient {
-  LossSums loss;  // of the step, all ranks
-  StepVote vote = StepVote::kContinue;
-  double norm = 0;  // of the whole gradient; not finite if any element is not
-  bool finite = true;
-  int32_t first_bad_parameter = -1;   // first in plan order whose gradient is not finite
-  std::vector<float> sublayer_norms;  // [sublayers]; a tied table counts for its first use
+  LossSums loss;                        // of the step, all ranks
+  StepVote vote = StepVote::kContinue;  // the highest of all ranks
+  double norm = 0;                      // of the whole gradient; not finite if any element is not
+  bool finite = true;                   // whether the gradient and the loss are
+  int32_t first_bad_parameter = -1;     // first in plan order whose gradient is not finite
+  std::vector<float> sublayer_norms;    // [sublayers] of each one's parameters; a tied table counts for its first use
 };
 
 // The global gradient norm: Σ over (parameter, slice) in plan order, in double, whichever rank owns a slice.
@@ -66,7 +67,7 @@ class GradientNorm {
   GradientNorm(const ModelPlan& plan, const PipelineLayout& pipeline);
 
   // `loss`: this rank's sums (zeros except on the head's ranks). `vote` travels in the same all-gather, so that a step
-  // ends with one exchange. `state`: the same in every call, bound. `collectives`: the world's.
+  // ends with one exchange. `state`: bound, and the same object in every call. `collectives`: of all ranks.
   absl::StatusOr<GlobalGradient> Compute(const Stream& stream, const StageState& state, const LossSums& loss,
                                          StepVote vote, Collectives& collectives);
 
@@ -107,7 +108,7 @@ class StepTail {
            absl::Duration timeout)
       : parts_(parts), collectives_(collectives), timeout_(timeout), norm_(plan, pipeline) {}
 
-  // Starts the tail of a step. `update`: its number (StepScalars).
+  // Sets the arguments of the next step's tail; call it before the step's program. `update`: StepScalars::update.
   void Begin(const UpdateSettings& settings, int64_t update);
 
   absl::Status ReduceTiedGradients(StepResult& result);

@@ -3,18 +3,18 @@
 //
 // Message: the tensors of one micro-batch that pass a cut of the model ("edges" of a "border", layers/border.h: the
 // residual stream and, in the decoder, the encoder's output), or in the backward direction their gradients. The
-// receiver knows its size: a step's micro-batches are known to all ranks. A header (step, micro-batch, rows) comes
-// first; the receiver compares it with what it expects, so a peer that runs a different program causes an error instead
-// of wrong numbers.
+// receiver knows a message's size, because all ranks know a step's micro-batches. A header (step, micro-batch, rows)
+// comes first; the receiver compares it with what it expects, so a peer that executes other instructions causes an
+// error instead of wrong numbers.
 // Sender: Send copies the tensors into a free buffer and posts it; when k sends are outstanding it first waits for the
 // oldest.
 // Receiver: posts a receive into every free buffer in advance, so that a rendezvous completes while the stage computes;
 // an input stays in its buffer until the chunk has used it (Release).
 // The buffers are in the memory that the communicator transfers. If that is host memory and kernels run on a device,
-// Send copies the tensors out and the receiving chunk copies them in. If it is device memory, only the header passes
-// through the host, and neither Send nor Receive waits for a kernel: a header is copied to the host behind the kernels
-// and compared later, at the latest by CheckHeaders; the size of a message, which the transport knows, is compared at
-// once. Messages of a rank to itself have no header there.
+// Send copies the tensors to the host and the receiving chunk copies them to its device. If it is device memory, only
+// the header passes through the host, and neither Send nor Receive waits for a kernel: the header is copied to the host
+// behind the kernels and compared later, at the latest by CheckHeaders; the size of a message, which the transport
+// knows, is compared at once. In device memory, messages of a rank to itself have no header.
 // Threads: one. Blocking: Send (when the ring is full), Receive and Drain; each waits at most the given timeout.
 #pragma once
 
@@ -77,7 +77,8 @@ class SendChannel {
   void Bind(const Arena& arena, Communicator& communicator);
   int buffers() const { return spec_.buffers; }  // most transfers posted at once
 
-  // Sends one matrix for each edge, from where kernels of `stream` write it. `meanwhile`: Communicator::Wait's.
+  // Sends `edges`, one matrix for each edge, which work enqueued on `stream` writes. `meanwhile`: see
+  // Communicator::Wait. Errors: those of Communicator::Wait.
   absl::Status Send(const Stream& stream, const PackedBatch& batch, int64_t step, std::span<const ConstAnyMatrix> edges,
                     absl::Duration timeout, const std::function<absl::Status()>* meanwhile = nullptr);
   // Whether Send would post its message at once.
@@ -108,13 +109,13 @@ class ReceiveChannel {
   void Bind(const Arena& arena, Communicator& communicator);
   int buffers() const { return spec_.buffers; }  // most transfers posted at once
 
-  // Starts a program with `messages` receives on this channel: posts the first k.
+  // Starts a step or evaluation with `messages` receives on this channel: posts the first k.
   absl::Status Begin(int64_t messages);
   // Tests whether the next message has arrived, and records in a trace when that was first seen. Errors: the
   // communicator's; it is closed after one, so later calls on it fail too.
   absl::StatusOr<bool> Poll(std::span<const PackedBatch> batches, TraceBuffer& trace);
-  // Waits for the next message. `meanwhile`: Communicator::Wait's.  Errors: Internal if the message, or an earlier one,
-  // is not that of its `batch` and `step`.
+  // Waits for the next message. `meanwhile`: see Communicator::Wait.  Errors: those of Communicator::Wait; Internal if
+  // this message, or an earlier one whose header has arrived since, is not that of its `batch` and `step`.
   absl::Status Receive(const Stream& stream, const PackedBatch& batch, int64_t step, absl::Duration timeout,
                        const std::function<absl::Status()>* meanwhile = nullptr);
   // The edges of the oldest message that was received and not released yet.
@@ -122,7 +123,7 @@ class ReceiveChannel {
   // Frees the buffer of the oldest message and posts the next receive into it.
   absl::Status Release();
   // Compares the headers of all messages received.  REQUIRES: the device has done all that is enqueued. Errors:
-  // Receive's.
+  // Internal, as those of Receive.
   absl::Status CheckHeaders();
 
  private:
@@ -138,15 +139,15 @@ class ReceiveChannel {
   std::vector<std::optional<MessageHeader>> unchecked_;  // [k] the headers that are expected there
   Communicator* communicator_ = nullptr;
   std::deque<CommRequest> posted_;
-  int64_t to_post_ = 0;  // receives of this program not posted yet
+  int64_t to_post_ = 0;  // receives since Begin that are not posted yet
   int64_t posts_ = 0;    // receives posted so far; modulo k: the next buffer
   int64_t released_ = 0;
-  int64_t received_ = 0;                  // messages of this program
+  int64_t received_ = 0;                  // messages since Begin
   std::optional<int64_t> arrived_bytes_;  // of the next message, if Poll has seen it arrive
 };
 
-// Channels owns the point-to-point channels of one rank: for each of its chunks, up to four channels that send and
-// receive activations (forward) and their gradients (backward).
+// Channels owns the point-to-point channels of one rank: for each of its chunks, up to four channels: send and receive,
+// of activations (forward) and of their gradients (backward).
 // Threads: one. Blocking: Drain. Errors: those of the Communicator.
 class Channels {
  public:
@@ -157,13 +158,13 @@ class Channels {
   // Maximum number of transfers in flight.
   int64_t transfers() const;
 
-  // Posts the first receives of `program`.
+  // Posts the first receives of `program`, this rank's list of instructions (schedule.h).
   absl::Status Begin(const RankProgram& program);
-  // For traces: records messages that arrived before their receive. `batches`: the program's.
+  // For traces: records messages that arrived before their receive instruction. `batches`: the program's micro-batches.
   absl::Status Poll(std::span<const PackedBatch> batches, TraceBuffer& trace);
   // Waits until every message sent has been received.
   absl::Status Drain(absl::Duration timeout);
-  // ReceiveChannel's, of all channels.
+  // ReceiveChannel::CheckHeaders, for all channels.
   absl::Status CheckHeaders();
 
   struct OfChunk {

@@ -1,6 +1,7 @@
-// Depth-aware initialisation: rank 0 computes every slice of every parameter and sends it to the rank that owns it.
+// Initialises parameters: the pipeline's rank 0 computes every slice of every parameter and sends it to the rank that
+// owns it.
 //
-// Slices travel hop by hop down the pipeline, so no rank needs room for more than one slice of the rest of the model.
+// Each rank passes slices on to the next, so no rank needs memory for more than one slice of other ranks' parameters.
 // Each replica does this separately, with the same result. A slice is a function of (plan, seed, parameter, slice), so
 // the result does not depend on the layout.
 // Threads: one. Blocking. Every rank of the pipeline calls it once, at the same place.
@@ -17,8 +18,8 @@
 
 namespace hadal {
 
-// Initialises the fp32 weights that this rank owns. Call Engine::DistributeWeights to send them to the ranks that use
-// them.
+// Initialises the fp32 weights that this rank owns. Then call Engine::DistributeWeights, which sends them to the other
+// ranks that use them. `communicator`: the pipeline's. Errors: those of Communicator::Wait.
 absl::Status InitializeParameters(const PipelineLayout& pipeline, const ParameterStore& parameters, uint64_t seed,
                                   const Stream& stream, Communicator& communicator, absl::Duration timeout);
 

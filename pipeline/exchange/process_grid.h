@@ -1,4 +1,5 @@
-// ProcessGrid gives each rank of a training run its two communicators: its pipeline's and its stage's replicas'.
+// ProcessGrid gives each rank of a training run two communicators: one of the stages of its replica (its pipeline), one
+// of the replicas of its stage.
 //
 // They are group communicators (group_communicator.h) over the world's. No pair of ranks communicates through both, so
 // their tags cannot collide.
@@ -43,8 +44,8 @@ class ProcessGrid {
 // Lists which ranks exchange device memory, in groups for NcclCommunicator::Create: the stages of each replica
 // (neighbours in the pipeline, and the owner of a tied table with the ranks that use it), for messages, and the
 // replicas of each stage, for exchanges. So a rank is in at most two groups and has at most three links, for every
-// number of stages, replicas and chunks. A pure function of the plan, the same on every rank. Ranks are world ranks;
-// groups without pairs are omitted.
+// number of stages, replicas and chunks. A pure function, the same on every rank. Ranks are world ranks; groups without
+// pairs are omitted.
 std::vector<TransferGroup> TransferGroups(const ModelPlan& plan, const PipelineLayout& pipeline);
 
 // The most connections of any rank: two for each of its pairs, one per direction.

@@ -23,7 +23,8 @@ namespace hadal {
 
 class ProfileRelay {
  public:
-  // Everything referenced must outlive the relay. `stream` and `parameters`: the stage's.
+  // Everything referenced must outlive the relay. `stream` and `parameters`: those of this rank's Stage. `timeout`: of
+  // each wait for a peer.
   ProfileRelay(Communicator& pipeline, absl::Duration timeout, const Stream& stream, const ParameterStore& parameters)
       : pipeline_(pipeline),
         timeout_(timeout),
@@ -32,14 +33,14 @@ class ProfileRelay {
         profile_(stream, parameters) {}
 
   ResidualProfile& profile() { return profile_; }
-  // Receives the profile from rank `peer`, to continue it.
+  // Receives the next sublayer's ω from rank `peer` of the pipeline; profile() continues with it.
   absl::Status Receive(int peer);
-  // Posts the profile to rank `peer`.
+  // Posts the ω with which profile() would continue to rank `peer` of the pipeline.
   absl::Status Send(int peer);
   // Waits until all posted sends are done.
   absl::Status Drain();
-  // All-gathers what the ranks of `world` found, sets the vectors that this rank holds to it, and returns all entries
-  // in the order of the sublayers.
+  // All-gathers the values of all ranks of `world`, fills this rank's parameter vectors ω with them, and returns all
+  // entries in the order of the sublayers.
   absl::StatusOr<std::vector<ResidualProfile::Entry>> Gather(Collectives& world) const;
 
  private:

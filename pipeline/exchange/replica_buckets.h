@@ -5,10 +5,10 @@
 // A parameter consists of slices (contiguous parts). Each slice has one owner among the replicas, to which the others
 // send their gradients, and a round in which they do so (pipeline/layout/slice_ownership.h). The owner sends back their
 // sum or, with a sharded optimizer, the updated weights. Slices of one owner and round that are neighbours in memory
-// are one bucket. An owner usually has one bucket in a round, more where alignment or learned scalars part the weights.
-// Order: of rounds, that in which the backward pass completes gradients, by descending depth. Tables that are used in
-// several places (tied embeddings) come last, because their gradients are first summed over these places. The list is a
-// function of the stage's state alone, so every replica of the stage computes the same one.
+// are one bucket. An owner usually has one bucket in a round, more where alignment or learned scalars lie between its
+// weights. Rounds are in the order in which the backward pass completes gradients: by descending depth. Tables that are
+// used in several places (tied embeddings) come last, because their gradients are first summed over these places. The
+// list is a function of the stage's state alone, so every replica of the stage computes the same list.
 #pragma once
 
 #include <algorithm>
@@ -24,9 +24,9 @@ namespace hadal {
 // Blocks of 8 replicas, in which gradients are summed and results passed on, so that few messages leave a block: with
 // replicas of a stage next to each other (Placement::kReplicasTogether), a block is within one node of 8 devices.
 //
-// In each block one replica is the relay of an owner: it sums the block's gradients for the owner, and passes the
-// owner's result on to the block. In its own block an owner is its own relay. With R ≤ 8 there is one block and no
-// other relay.
+// For each owner, one replica of each block is the owner's relay there: it sums the block's gradients for the owner,
+// and passes the owner's result on to the block. In its own block an owner is its own relay. With R ≤ 8 there is one
+// block.
 // Threads: pure.
 struct ReplicaBlocks {
   static constexpr int kReplicas = 8;  // of a block; the last one may have fewer
@@ -38,19 +38,19 @@ struct ReplicaBlocks {
   int begin(int block) const { return block * kReplicas; }
   int end(int block) const { return std::min(replicas, (block + 1) * kReplicas); }
   int RelayOf(int block, int owner) const { return begin(block) + owner % kReplicas % (end(block) - begin(block)); }
-  // Whether the two send each other anything.
+  // Whether replicas `a` and `b` send each other anything.
   bool Meet(int a, int b) const {
     return BlockOf(a) == BlockOf(b) || RelayOf(BlockOf(b), a) == b || RelayOf(BlockOf(a), b) == a;
   }
-  // The pieces that a replica receives of a round's buckets, one for each owner: as a relay, those of the others in its
-  // block; as an owner, the sums of other blocks.
+  // How many pieces (one replica's or block's gradients of a bucket) a replica receives in a round in which each owner
+  // has one bucket: as a relay, those of the other replicas of its block; as an owner, the sums of the other blocks.
   int PiecesOf(int replica) const {
     const int block = BlockOf(replica);
     int owners = 0;
     for (int owner = 0; owner < replicas; ++owner) owners += RelayOf(block, owner) == replica ? 1 : 0;
     return owners * (end(block) - begin(block) - 1) + count() - 1;
   }
-  // The most of any replica.
+  // The largest PiecesOf of any replica.
   int MostPieces() const {
     int most = 0;
     for (int replica = 0; replica < replicas; ++replica) most = std::max(most, PiecesOf(replica));
@@ -60,13 +60,13 @@ struct ReplicaBlocks {
 
 // A bucket: a consecutive range of memory with one owner.
 struct ReplicaBucket {
-  Vector gradient;
-  AnyMatrix weight;         // as kernels read it.  [1, elements]
-  float* mirror = nullptr;  // its place in host memory, if messages are there and the state is not; else null
+  Vector gradient;          // [elements]
+  AnyMatrix weight;         // [1, elements] in the type that kernels read
+  float* mirror = nullptr;  // a copy in host memory, if messages are there and the state is on a device; else null
   int owner = 0;            // replica
 
   int64_t bytes() const { return gradient.size * int64_t{sizeof(float)}; }  // of the gradient
-  // The address that messages use for `values`, the gradient or the weight.
+  // The address that messages use for `values`, the address of the gradient or of the weight.
   void* Place(void* values) const { return mirror == nullptr ? values : mirror; }
   // Copy `values` to the mirror and back; without a mirror they do nothing.
   void Fetch(const Stream& stream, const void* values, int64_t bytes) const {
@@ -79,11 +79,12 @@ struct ReplicaBucket {
 
 // The buckets that replicas exchange at once.
 struct ReplicaRound {
-  int32_t first_sublayer = 0;          // complete once this sublayer's gradients are; -1: once tied tables are summed
+  int32_t first_sublayer = 0;  // the round can be sent once this sublayer's gradients are complete; -1: once tied
+                               // tables are summed
   std::vector<ReplicaBucket> buckets;  // ascending by address of the gradient
 };
 
-// All rounds in order, without mirrors.  REQUIRES: `state` is bound, for training.
+// All rounds in order; `mirror` is null.  REQUIRES: `state` is bound, for training.
 std::vector<ReplicaRound> MakeReplicaRounds(const StageState& state);
 // The most elements that one owner has in one round of the stage. `state` need not be bound.
 int64_t MostElementsOfARound(const StageState& state);

@@ -12,20 +12,20 @@
 // With sharding, the owner then updates its slices and sends the new weights to all replicas, as their kernels read
 // them (in bf16 the weights of products take half the bytes). Without sharding, it sends the sum to all, and every
 // replica updates. In both cases Adam gets the same sums, so sharding changes no bit. Results return from the owner to
-// its relays, and from these to their blocks. With one block a rank sends and receives (R-1)/R of the stage's bytes
-// twice.
+// its relays, and from each relay to its block. With one block a rank sends and receives (R-1)/R of the stage's bytes
+// twice: gradients, then results.
 //
 // Rounds are in descending order of depth. Exchange n (runtime/comm/communicator.h) has the messages of round n within
 // blocks, and those of round n − 2 between blocks, whose sums are complete by then. A step's sum can overlap the last
 // backward, as gradients become complete:
 //   Begin → (Complete | Progress)* → Finish
-// Complete(s) declares that the gradients of sublayers ≥ s are complete, and posts the exchanges of complete rounds, as
-// many as have a free buffer. Progress adds the pieces that have arrived, without waiting, and posts further exchanges
-// into the buffers that become free.
+// Complete(s) declares that the gradients of sublayers ≥ s are complete, and posts the exchanges of complete rounds for
+// which a buffer is free. Progress adds the pieces that have arrived, without waiting, and posts further exchanges into
+// the buffers that become free.
 // On a device whose communicator transfers host memory, a bucket is copied to a mirror in host memory, and the host
 // adds. If it transfers device memory, the sums are kernels on a side queue (side_queue.h): a sum starts when its
 // pieces have arrived, without waiting for the rest of the backward pass; Finish waits for the sums. Both add the same
-// numbers in the same order, so the bits are the CPU's. A relay's own gradients hold its block's sums afterwards.
+// numbers in the same order, so the bits are the CPU's. Afterwards a relay's gradient buffers hold its block's sums.
 // Memory: kBuffers exchanges, each of up to ReplicaBlocks::MostPieces pieces (with one block R-1); a piece has at most
 // MostElementsOfARound fp32 numbers. Mirrors, if used, take 4 bytes per element of the stage.
 // Threads: one; sums use the stream's. Blocking: Finish and the gathers; each wait takes at most the given timeout.
@@ -78,8 +78,9 @@ class ReplicaReduction {
   // Computes, or launches on the device's main queue, the new weights of the given slices, which this replica owns.
   using RoundUpdate = std::function<void(std::span<const StateSlice>)>;
   // GatherGradients gives every replica the owners' sums; GatherWeights gives it the owners' weights as kernels read
-  // them. `update`, if set, is called for each round in turn with this replica's slices, just before the round's
-  // messages are posted; on a device these messages wait only for that update. On return all updates are done.
+  // them. `update`, if not empty, is called for each round in turn with the slices that this replica owns, just before
+  // the round's messages are posted; on a device these messages wait only for that update. On return all updates are
+  // done.
   absl::Status GatherGradients(const Stream& stream, absl::Duration timeout);
   absl::Status GatherWeights(const Stream& stream, absl::Duration timeout, const RoundUpdate& update = {});
 

@@ -5,9 +5,9 @@
 // parameter's state and adds
 //   g = g(use 1) + g(use 2) + g(use 3)        uses in ascending sublayer order, fp32
 // so the bits do not depend on how stages divide the model. After the update the owner sends the new weights to the
-// other ranks that use the table, as these read them (rounded if products read bf16). Both transfers go in pieces of at
-// most 4 MiB; while a rank waits for one, the next is already posted. If the tables are on a device and the
-// communicator transfers host memory, pieces go through bounded host buffers.
+// other ranks that use the table, in the type that their kernels read (rounded if products read bf16). Gradients and
+// weights are sent in pieces of at most 4 MiB; while a rank waits for a piece, the next is already posted. If the
+// tables are on a device and the communicator transfers host memory, pieces are copied through bounded host buffers.
 // Threads: one. Blocking: both calls; each wait takes at most the given timeout. Every rank of the pipeline makes both
 // calls, in the same order. Errors: those of Communicator::Wait.
 #pragma once
@@ -32,7 +32,7 @@ class TiedTables {
              ArenaLayout& layout);
   void Bind(const Arena& arena, Communicator& communicator);
 
-  // Sums each table's gradients into its first use's, on the owner.
+  // Adds the gradients of each table's other uses to that of its first use, on the owner.
   absl::Status ReduceGradients(const Stream& stream, const ParameterStore& parameters, absl::Duration timeout);
   // Sends the owner's weights to every rank that uses the table.
   absl::Status DistributeWeights(const Stream& stream, const ParameterStore& parameters, absl::Duration timeout);
@@ -52,7 +52,7 @@ class TiedTables {
     int peer = 0, tag = 0;
   };
   absl::Status SendPieces(const Stream& stream, const Passage& passage, absl::Duration timeout);
-  // `adds`: to the values, which are floats.
+  // `adds`: whether the pieces are added to the values, which are then floats, or replace them.
   absl::Status ReceivePieces(const Stream& stream, const Passage& passage, bool adds, absl::Duration timeout);
 
   int rank_;

@@ -1,9 +1,10 @@
 // DepthProbe runs one fixed small batch forward without dropout, so that the measurements on it depend on the weights
 // alone.
 //
-// The batch is the first sentences of the training corpus that fit. ‖ΔF‖ is measured from F(x, θ_0), the decoder's
-// output before the first update. The rank of the output head (of replica 0) stores it in
-// RUN_DIR/depth_probe.safetensors, with a checksum, so that it survives a resume.
+// The batch is the first sentences of the training corpus that fit a micro-batch of DepthOptions::probe_tokens per
+// side. F(x, θ) is the decoder's output for the batch x, and ‖ΔF‖ = ‖F(x, θ) − F(x, θ_0)‖ its change since before the
+// first update. The rank of the output head (of replica 0) stores F(x, θ_0) in RUN_DIR/depth_probe.safetensors, with a
+// checksum, for a resumed run.
 // Threads: one per rank. Calls that take an engine or collectives are collective and blocking.
 #pragma once
 
@@ -27,8 +28,8 @@ class DepthProbe {
   // Errors: InvalidArgument if no sentence of the corpus fits a micro-batch.  REQUIRES: options.depth.probe_tokens > 0.
   static absl::StatusOr<DepthProbe> Create(const TrainOptions& options, const ModelPlan& plan, const Corpus& corpus);
 
-  // Runs the forward with the current weights, as of `update` (1-based); statistics() then holds the sums of this
-  // rank's sublayers.
+  // Runs the forward with the current weights; statistics() then holds the sums of this rank's sublayers. `update`: all
+  // updates of the weights so far, but at least 1, for BranchNorm's branch gain.
   absl::Status Run(Engine& engine, int64_t update);
 
   // Stores the last Run's output as F(x, θ_0). Errors: those of the file, the same on every rank (measuring can

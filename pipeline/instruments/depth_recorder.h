@@ -2,8 +2,8 @@
 // (depth_statistics.h, depth_probe.h, pipeline/engine/parameter_update.h), and one all-gather of the results
 // (runtime/depth_metrics.h defines each number).
 //
-//   BeforeStep(s)   recording step: switches on the engine's observer and the measurement of the update
-//   AfterStep(s)    recording step: probe forward, all-gather, DepthMetrics
+//   BeforeStep(s)   if s is a recording step: switches on the engine's observer and the measurement of the update
+//   AfterStep(s)    if s is a recording step: runs the probe forward, all-gathers, returns DepthMetrics
 // Recording changes no bit of training. Its numbers are bit-identical for every number of stages and threads, every
 // schedule, with and without recomputation (replicas round sums in another order, as everywhere).
 // Threads: one per rank; Begin and AfterStep are collective and blocking.
@@ -46,9 +46,11 @@ class DepthRecorder {
   // every rank.
   // Errors: those of Communicator::Wait.
   absl::StatusOr<std::string> Begin(int64_t first_step);
-  // Switches on what is to be measured in `step`.
+  // Switches on what is to be measured in `step` (counted from 0), in the engine and in the step's `settings`.
   void BeforeStep(int64_t step, UpdateSettings& settings);
-  // `update`: number of updates applied so far. Returns nullopt if it was not a recording step.
+  // Call after the step, with its result, on every rank. `update`: updates applied in this run so far. `growth_update`:
+  // all updates of the weights, TrainingProgress::growth_update, which sets BranchNorm's branch gain in the probe.
+  // Returns nullopt if it was not a recording step. Errors: those of the probe's forward and of Communicator::Wait.
   absl::StatusOr<std::optional<DepthMetrics>> AfterStep(int64_t step, int64_t update, int64_t growth_update,
                                                         const StepResult& result);
 

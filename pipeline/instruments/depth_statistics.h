@@ -1,11 +1,11 @@
-// DepthStatistics is the observer of the instruments: it computes a few sums for each tensor of each sublayer, over the
-// micro-batches of one program.
+// DepthStatistics is the observer of the depth instruments: it computes a few sums for each tensor of each sublayer.
+// Sums grow with every micro-batch that the engine runs (a step's or the probe's) until Clear.
 // Numerics: squares are summed in double over blocks of kBlock elements; blocks and then micro-batches are added in
 // ascending order (every chunk runs its micro-batches in that order). So the sums are bit-identical for every number of
 // stages and threads, every schedule, with and without recomputation. Cosines are computed per row in double
 // and added in row order.
 // Memory: a few numbers per sublayer and scratch for one tensor's blocks, allocated by the constructor.
-// Thread safety: the observer's.
+// Thread safety: see DepthObserver.
 #pragma once
 
 #include <array>
@@ -37,6 +37,7 @@ class DepthStatistics : public DepthObserver {
                   std::initializer_list<DepthTensor> tensors);
 
   void Observe(const Stream& stream, int32_t micro_batch, const DepthObservation& observation) override;
+  // Sets all sums to 0 and model_output() to empty. The caller calls it before each step or probe that it measures.
   void Clear();
 
   // elements = 0: this rank has not seen the tensor since Clear.
@@ -57,7 +58,7 @@ class DepthStatistics : public DepthObserver {
   std::vector<float> model_output_;
 };
 
-// sqrt(squares / elements). Each tensor is whole on one rank of a pipeline.
+// Returns sqrt(squares / elements), the tensor's root mean square: one rank of a pipeline sees all of its elements.
 double RootMeanSquare(const TensorSums& sums);
 
 }  // namespace hadal

@@ -1,18 +1,19 @@
-// RunDiagnosis says in plain words what is wrong with a run while it goes, from figures that every step has anyway: the
-// nll, the gradient norm of each sublayer's parameters, the learning rate, the target tokens.
+// RunDiagnosis says in plain words what is wrong with a run in progress. It uses only what every step yields anyway:
+// the nll, the gradient norm of each sublayer's parameters, the learning rate, the target tokens.
 //
-// Figures are those of blocks of 10 applied updates: the mean nll, and root mean squares of norms. Each diagnosis is
-// reported once when it begins, and once when it ends. A resumed run starts anew, so it reports again what still holds.
+// It evaluates blocks of 10 applied updates: their mean nll, and the root mean square of each norm. Each diagnosis is
+// reported once when it begins, and once when it ends. A resumed run has no memory of it, so it reports again what
+// still holds.
 //
 //   no gradient in the encoder   its norm is less than 1e-3 of the decoder's in 3 blocks in a row.
 //                                Ends: more than 1e-2 in 3 blocks in a row
-//   vanishing (of each stack)    each of the stack's lowest sublayers, at least 3 and a tenth of the stack, has less
-//                                than 1e-4 of its largest sublayer's norm, in 3 blocks in a row.
-//                                Ends: not even at 1e-3 in 3 blocks in a row
+//   vanishing (of each stack)    in 3 blocks in a row, each of the stack's lowest sublayers (a tenth of the stack, at
+//                                least 3) has a norm of less than 1e-4 of the stack's largest.
+//                                Ends: the same with 1e-3 is false in 3 blocks in a row
 //   loss of token frequencies    the mean nll of the last 5 blocks is at least H − 0.05 nats, and within 1% of that of
 //                                the 5 blocks before. Ends: it is less than H − 0.3
-//   jump of the loss             a block's nll is 0.5 nats above the lowest so far, the first step's included (a rate
-//                                may spoil the first updates). An event: has no end
+//   jump of the loss             a block's nll is 0.5 nats above the lowest so far, that of the first step included
+//                                (too high a learning rate may spoil the first updates). It has no end
 //
 // H is the entropy of the target tokens of the run's steps so far, −Σ p·ln p + (distinct − 1) / (2·tokens) (Miller
 // 1955): the nll of a model that knows how frequent each token is, and nothing else. 0.05 and 0.3 are the limits of
@@ -21,7 +22,7 @@
 // gradient in the encoder, and 5e-3 of the largest in each sublayer, from the tenth update on.
 // Early in warm-up a model has hardly learned: Adam moves a weight by about the learning rate at most, and a healthy
 // ReZero model starts without any gradient below its gains. So only a jump is reported before the learning rates of the
-// updates add up to 0.01, and the windows of the loss begin there.
+// updates add up to 0.01, and the diagnosis "loss of token frequencies" uses only blocks after that.
 // Cost, on the reporting rank alone: an increment for each target token, an addition for each sublayer, and at most a
 // logarithm for each token of the vocabulary every 10 updates. No exchange, no pass over a tensor.
 // Thread safety: one thread.

@@ -1,15 +1,15 @@
 // Plans the sizes of decoding's buffers: how many sentences are translated together, and how many keys and values are
 // cached.
 //
-// Each lane has a pool of cache rows [k | v], in every decoder layer one row per position: for the encoder's output of
-// the group's sentences, and for the path of every hypothesis. Hypotheses share the rows of a common prefix, and rows
-// of dropped ones are reused; so a typical sentence of 25 tokens takes about 75 rows, though up to beam · (longest + 1)
-// could be needed. A pool holds at least one sentence at its longest; more sentences run as long as they fit
-// (decode_group.h puts back those that do not).
+// A lane is a group of sentences in progress; with as many lanes as ranks, every stage has work. Each lane has a pool
+// of cache rows. A cache row is the key and value [k | v] of one position in every decoder layer: of a position in the
+// encoder's output of a sentence, or in a hypothesis. Hypotheses share the rows of a common prefix, and the rows of
+// dropped hypotheses are reused; so a typical sentence of 25 tokens takes about 75 rows, though up to
+// beam · (longest + 1) could be needed. A pool is large enough for one sentence at its longest; more sentences run as
+// long as they fit (decode_group.h puts back those that do not).
 //   bytes a rank = lanes · cache_rows · 2 · d_model · (4, or 2 in bf16) · (decoder layers on the rank)
-// A lane is a group of sentences in progress; with as many lanes as ranks, every stage has work. The capacity is the
-// same on every rank. Rows and source rows depend on the options and the model alone, so that a device's products have
-// the same shapes for every number of ranks.
+// The capacity is the same on every rank. Rows and source rows depend on the options and the model alone, so that a
+// device's products have the same shapes for every number of ranks.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -22,8 +22,8 @@ namespace hadal {
 // Bytes of one cache row on `rank`, over all its decoder layers with attention.
 int64_t CacheRowBytes(const ModelPlan& plan, const PipelineLayout& pipeline, int rank);
 
-// Errors: InvalidArgument (options); ResourceExhausted, with both numbers, if one sentence does not fit
-// cache_limit_bytes.
+// Errors: InvalidArgument (options); ResourceExhausted, with the bytes needed and the limit, if the rows of one
+// sentence exceed options.cache_limit_bytes.
 absl::StatusOr<DecodeCapacity> MakeDecodeCapacity(const ModelPlan& plan, const PipelineLayout& pipeline,
                                                   const DecoderOptions& options);
 

@@ -56,53 +56,54 @@ struct PipelineLayout {
   bool shard_optimizer_state = true;  // each slice's moments on one replica only (ZeRO-1)
   int step_micro_batches = 1;         // M of the step, all replicas together
   ScheduleShape shape;                // of this replica: shape.micro_batches = share().count
-  // As set by the user; with recomputation changed to one with at most one pending weight half per rank
-  // (WithOnePending).
+  // The schedule that the user set; with recomputation, WithOnePending (schedule.h) of it.
   ScheduleKind schedule = ScheduleKind::k1F1B;
   int outstanding_sends = 2;      // k, messages that a channel may have in flight
-  bool device_transfers = false;  // RankResources'
+  bool device_transfers = false;  // RankResources::device_transfers
   int64_t save_buffer_bytes = 0;  // limit for the buffer into which a save copies state before an update overwrites it
   ActivationCapacity capacity;
   int32_t recompute_every = 0;            // recomputation every k sublayers; 0: off
   bool graphs = true;                     // work is launched as graphs on a device
   int64_t bucket_rows = 128;              // least size to which a device's micro-batches are rounded up, in rows
   std::optional<DecoderOptions> decoder;  // beam search at validations, its sources no longer than training's
-  DecodeCapacity decode_capacity;         // its sizes, if `decoder` is set
+  DecodeCapacity decode_capacity;         // the decoder's sizes, if `decoder` is set
   std::vector<int32_t> borders;           // [G + 1]: global chunk g holds sublayers [borders[g], borders[g + 1])
   std::vector<double> costs;              // [sublayers] multiply-adds of a forward at full capacity
   std::vector<RankProgram> programs;      // [S]
-  // Most micro-batches live (in memory; schedule_check.h) at once, and most whose input half has not ended.
+  // For each chunk, the most micro-batches that are live (in memory; schedule_check.h) at once, and the most of them
+  // whose input half has not ended.
   std::vector<std::vector<int>> peak_live, peak_input;  // [S][v]
   std::vector<int> peak_pending;                        // [S] weight halves pending at once; 0: backwards are whole
-  double analytic_bubble = 0;                           // share of a step that ranks idle, by replay with `costs`
+  double analytic_bubble = 0;  // share of a step in which ranks idle, by replay (schedule_replay.h) with `costs`
 
   int32_t first_sublayer(int rank, int chunk) const { return borders[shape.GlobalChunk(rank, chunk)]; }
   int32_t last_sublayer(int rank, int chunk) const { return borders[shape.GlobalChunk(rank, chunk) + 1]; }
-  // Slots for the pending weight halves of a rank, 0 for a chunk whose backward is whole.
+  // The number of slots for pending weight halves (schedule.h) that a chunk uses; 0 if its backward is whole.
   int pending_slots(int rank, int chunk) const { return shape.IsFirst(rank, chunk) ? 0 : peak_pending[rank]; }
   // This replica's part of the step's list of micro-batches.
   Share share() const { return ShareOf(step_micro_batches, grid.replicas, replica); }
   // The rank, within the pipeline, that holds a sublayer.
   int RankOfSublayer(int32_t sublayer) const;
-  // The rank that owns a parameter's state: its first use's.
+  // The rank that owns a parameter's state: that of the first sublayer that uses the parameter.
   int OwnerOf(const ModelPlan& plan, int32_t parameter) const;
 };
 
 // Returns the layout of the replica that world rank `rank` of `ranks` belongs to.
 // Errors: InvalidArgument with a remedy (more chunks than sublayers, bad split, 1f1b with chunks, ranks that are not
-// stages × replicas, fewer micro-batches than replicas, …); the checker's.
+// stages × replicas, fewer micro-batches than replicas, …); those of CheckSchedule.
 absl::StatusOr<PipelineLayout> MakePipelineLayout(const ModelPlan& plan, const BatchOptions& batch,
                                                   const PipelineOptions& options, int ranks, int rank = 0,
                                                   const RankResources& resources = {});
 // Returns the layout of another replica of the same pipeline.
 absl::StatusOr<PipelineLayout> LayoutOfReplica(PipelineLayout pipeline, int replica);
 
-// Bytes of a message with the edges of a border (or their gradients) and a header, at full capacity.
 inline constexpr int64_t kMessageHeaderBytes = 64;  // keeps the edges aligned
+// Bytes of a message (exchange/channel.h) with the edges of a border or their gradients, and a header, at full
+// capacity. `width`: d_model.
 int64_t MessageBytes(std::span<const Edge> edges, bool gradients, const ActivationCapacity& capacity, int64_t width);
 
-// Multiply-adds of each sublayer's forward for one micro-batch at full capacity, attention at `length` keys per query;
-// a combination of layers counts as the multiply-adds that take as long as its memory traffic.
+// Multiply-adds of each sublayer's forward for one micro-batch at full capacity, with `length` keys per attention
+// query. A combination of layers, which is bound by memory, counts as the multiply-adds that take as long.
 std::vector<double> SublayerCosts(const ModelPlan& plan, const ActivationCapacity& capacity, double length);
 
 }  // namespace hadal

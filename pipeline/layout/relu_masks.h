@@ -15,8 +15,8 @@
 namespace hadal {
 
 // Returns the value of ModelPlan::relu_masks for this device: true if it has the products for every size of
-// micro-batch; false on the CPU. `bucket_rows`: PipelineOptions'. A function of the arguments, the device and its
-// library. May be a standstill (runtime/device.h).
+// micro-batch; false on the CPU. `bucket_rows`: PipelineOptions::bucket_rows. A function of the arguments, the device
+// and its library. May make the device idle (a standstill, runtime/device.h).
 bool HasReluMasks(const ModelPlan& plan, const ActivationCapacity& capacity, int64_t bucket_rows, const Stream& stream);
 
 }  // namespace hadal

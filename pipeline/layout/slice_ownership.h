@@ -9,9 +9,11 @@
 // elements not yet dealt, a run ends at the first slice with which it has
 //   min(B, max(left / 2R, min(B/8, left / R)))   elements,   B = BucketElements(E, R)
 // The longest run of a round goes to the replica with the fewest elements so far, and so on (ties: the first).
-// Then two replicas differ by no more than two runs of one round do, which is usually less than a slice.
+// So the elements of two replicas differ by no more than the lengths of two runs of one round, usually less than a
+// slice.
 // Three groups of parameters are dealt separately, in this order: those that products read in bf16, because they are
-// neighbours in memory; the others; tables that are used in several places, whose gradients are complete last.
+// neighbours in memory; all that are in neither of the other two groups; tables that are used in several places, whose
+// gradients are complete last.
 // Rounds are numbered in the order in which their gradients become complete.
 // Why runs: neighbours with one owner are sent as one message and updated as one range. Why many rounds: every replica
 // then receives gradients throughout the last backward. With one long range per replica, the owner of the first
@@ -39,16 +41,17 @@ struct OwnedSlice {
   int64_t slice = 0;     // of the parameter
   int64_t elements = 0;  // kSliceElements, or the rest in the last one
   int replica = 0;       // its owner
-  int round = 0;         // in which the replicas exchange it
+  int round = 0;         // in which the replicas exchange its gradient
 };
 
-// Whether the gradient of a parameter is complete only when those of its uses are summed (exchange/tied_tables.h).
+// Whether a parameter is used in several places, so that its gradient is complete only when the gradients of all uses
+// have been summed (exchange/tied_tables.h).
 bool IsTiedTable(const ModelPlan& plan, int32_t parameter);
 
 // Returns the slices of the parameters whose first use is on `stage`, ascending by (parameter, slice).
 std::vector<OwnedSlice> SlicesOfStage(const ModelPlan& plan, const PipelineLayout& pipeline, int stage);
-// Returns the slices that the replica of `pipeline` updates: those it owns if the optimizer state is sharded, else all
-// of the stage. Ascending.
+// Returns the slices of the stage that replica pipeline.replica updates: those that it owns if the optimizer state is
+// sharded, else all. Ascending.
 std::vector<SliceRange> UpdatedSlices(const ModelPlan& plan, const PipelineLayout& pipeline, int stage);
 // Returns SlicesOfStage of each stage.  [S]
 std::vector<std::vector<OwnedSlice>> SlicesByStage(const ModelPlan& plan, const PipelineLayout& pipeline);

@@ -22,7 +22,7 @@ struct BeamOptions {
   double length_penalty = 0.6;  // 0: plain sums; higher favours longer translations
   double max_length_a = 0;      // longest translation without </s>: a·(source tokens with </s>) + b
   double max_length_b = 200;
-  int32_t min_length = 1;                    // tokens before </s>
+  int32_t min_length = 1;                    // least number of tokens before </s>
   int32_t no_repeat_ngram = 0;               // n: no sequence of n tokens occurs twice; 0: any may; not when sampling
   std::optional<DrawOptions> sampling = {};  // empty: beam search
 };
@@ -36,14 +36,15 @@ struct DecoderOptions {
   bool prefixes = false;          // outputs may have forced beginnings (decode/beam_search.h)
 };
 
+// The sizes of decoding's buffers. A lane is a group of sentences that are translated together.
 struct DecodeCapacity {
-  int32_t lanes = 1;
+  int32_t lanes = 1;           // groups in progress at once
   int32_t sentences = 1;       // of a group
   int64_t rows = 0;            // of a step: sentences · beam, padded; on a device every step has this many
   int64_t source_rows = 0;     // of a group's sources together, padded; on a device every group has this many
   int64_t longest_source = 0;  // rows of one sentence, with </s>; 1 (unused) for a language model
   int64_t longest_path = 0;    // positions of one hypothesis, with the leading </s>
-  int64_t cache_rows = 0;      // the pool of a lane; row 0 is for padding rows
+  int64_t cache_rows = 0;      // of a lane (decode_capacity.h); row 0 is for padding rows
 };
 
 // Errors: InvalidArgument naming the field, its value and the allowed range.
@@ -54,7 +55,8 @@ absl::Status ValidateBeamOptions(const BeamOptions& options);
 int64_t LongestTranslation(const BeamOptions& options, int64_t source_rows, int64_t max_positions);
 
 // The number of continuations that the model must return for each hypothesis: 2·beam, plus the three that the search
-// may exclude (<s>, <pad>, </s>). Sampling reads the logits instead; their largest gives the log-probabilities.
+// may exclude (<s>, <pad>, </s>). Sampling reads the logits instead, and of the continuations only the first, from
+// whose log-probability and logit those of all tokens follow.
 inline int32_t CandidatesPerHypothesis(const BeamOptions& options) {
   return options.sampling ? 1 : 2 * options.beam + 3;
 }

@@ -4,8 +4,8 @@
 //   world rank = replica·S + stage        Placement::kStagesTogether: stages of a replica are neighbours
 //
 // Launchers place consecutive ranks on one host. The replicas of a stage exchange whole gradients and weights every
-// step; stages exchange a border's activations for every micro-batch. Which of them should share a host depends on the
-// model and the links. The placement changes no bit.
+// step; neighbouring stages exchange activations for every micro-batch. Whether replicas or stages should share a host
+// depends on the model and the links. The placement changes no bit.
 #pragma once
 
 #include <cstdint>

@@ -31,11 +31,8 @@ struct BatchOptions {
   int32_t target_tokens = 1024;
 };
 
-// Whether work on a device is launched as graphs (graph_cache.h).
-enum class GraphMode : int32_t {
-  kAuto,  // on a device
-  kOff,
-};
+// Whether work on a device is launched as graphs (graph_cache.h). kAuto: yes.
+enum class GraphMode : int32_t { kAuto, kOff };
 
 // How messages travel between the devices of two ranks.
 enum class Transport : int32_t {
@@ -58,10 +55,10 @@ struct PipelineOptions {
   // Limit for a rank's arena; a run that exceeds it does not start. 0: not set; a run then uses a rank's share of the
   // free memory (launch/memory_limit.h).
   int64_t memory_limit_bytes = 0;
-  bool recompute_auto = false;        // chooses recompute_every to fit memory_limit_bytes (memory_fit.h)
+  bool recompute_auto = false;        // whether recompute_every is chosen to fit memory_limit_bytes (memory_fit.h)
   double wait_timeout_seconds = 600;  // deadline of every wait for a peer or a device
-  // Limit for state of a rank that is copied aside just before an update, so that the update does not wait for a
-  // checkpoint that is being written; 0: it waits.
+  // Limit for a buffer to which a rank copies weights and moments that are still to be written to a checkpoint, just
+  // before an update changes them. 0: the update waits until they are written.
   int64_t save_buffer_bytes = 0;
   int32_t threads = 0;  // CPU threads per rank; 0: the rank's share (runtime/machine.h)
   GraphMode graphs = GraphMode::kAuto;
@@ -83,13 +80,13 @@ struct OptimizerOptions {
 
 enum class RateSchedule : int32_t {
   kInverseSqrt,  // warm-up, then lr·sqrt(W/t)
-  kPolynomial,   // warm-up, then lr·(1 − progress)^power + end
+  kPolynomial,   // warm-up, then (lr − end)·(1 − progress)^power + end
   kTFixup,       // lr·sqrt(4000 / (4000 + t)), no warm-up
   kConstant,     // warm-up, then lr
   kCosine,       // warm-up, then half a cosine from lr to end
   kWsd,          // warm-up, then lr, then a decay to end (DecayShape)
 };
-// Whether the schedule's last rate is that of the run's last update, so that the run's length decides the rates before.
+// Whether the schedule reaches its last rate at the run's last update, so that all rates depend on the run's length.
 inline bool EndsWithRun(RateSchedule schedule) {
   return schedule == RateSchedule::kPolynomial || schedule == RateSchedule::kCosine || schedule == RateSchedule::kWsd;
 }
@@ -109,9 +106,9 @@ struct RateOptions {
 };
 
 struct StopOptions {
-  int64_t steps = 0;  // 0: no limit (one of the limits must be set)
-  double epochs = 0;
-  double minutes = 0;
+  int64_t steps = 0;     // 0: no limit (one of the limits must be set)
+  double epochs = 0;     // 0: no limit
+  double minutes = 0;    // 0: no limit
   int32_t patience = 0;  // validations without improvement of the best nll; 0: off
 };
 
@@ -133,21 +130,21 @@ struct CheckpointOptions {
 
 // A step whose loss is far above those before it is skipped (run_health.h).
 struct LossSpikeOptions {
-  double deviations = 0;  // z; 0: off
-  int64_t window = 100;   // updates
+  double deviations = 0;  // how many standard deviations above the mean; 0: off
+  int64_t window = 100;   // updates over which mean and deviation are taken
 };
 
 struct HealthOptions {
   LossSpikeOptions loss_spike;
-  // After this many skipped steps in a row (not finite, or spikes) the run rolls back to the last checkpoint; the
-  // second time from the same weights it ends.
+  // After this many skipped steps in a row (not finite, or spikes) the run goes back to its last good checkpoint. If it
+  // must then go back to the same checkpoint again, it ends.
   int32_t skipped_steps = 10;
 };
 
 // The depth instruments (instruments/depth_recorder.h).
 struct DepthOptions {
   bool enabled = true;
-  int64_t dense_steps = 100;   // records each of the first steps
+  int64_t dense_steps = 100;   // so many first steps are all recorded
   int32_t per_decade = 20;     // later records per tenfold increase of the step; 0: none
   int32_t probe_tokens = 128;  // capacity of each side of the probe batch; 0: no probe
 };

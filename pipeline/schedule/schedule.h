@@ -1,9 +1,9 @@
-// A schedule is data: for each rank, the list of instructions that make up one step.
+// A schedule is data: for each rank its program, the list of instructions that make up one step.
 //
 // What: MakeSchedule is a pure function of (kind, shape, rank). One loop with one switch executes the list
 // (program_executor.h), the checker proves it free of deadlock before the first step (schedule_check.h), the planner
 // replays it with costs (schedule_replay.h) and `hadal schedule print` draws it (schedule_print.h).
-// Why: a schedule written as a program cannot be checked, timed or drawn without running it.
+// Why: a schedule that is written as code cannot be checked, timed or drawn without running it.
 //
 // The model's depth is cut into stages·chunks global chunks. Global chunk g = chunk·stages + rank, so the depth passes
 // through the ranks `chunks` times. Every border between g and g + 1 has two channels: forward (activations, g → g + 1)
@@ -13,8 +13,10 @@
 // Rules of every schedule (schedule_check.h checks them):
 //   · a chunk runs forward, and runs backward, in ascending micro-batch order. Weight gradients then add up in the same
 //     order under every schedule, which makes schedules bit-identical;
-//   · a backward is whole, or in two halves; the weight halves of a rank run in the order of its input halves, and a
-//     whole backward finds none of them pending. The first global chunk's are whole: it sends nothing;
+//   · a backward is whole, or in two halves: an input half, which computes the gradient of the chunk's input, and a
+//     weight half, which computes the gradients of its weights. The weight halves of a rank run in the order of its
+//     input halves, and all have ended before a whole backward begins. The first global chunk's backwards are whole: it
+//     sends nothing;
 //   · an output is sent before its chunk's next compute in the same direction; an input is received before it is used;
 //   · no deadlock when a send completes only once its receive is reached and one send per channel may be outstanding.
 // Every shape with stages, chunks, micro_batches ≥ 1 is legal, also with fewer micro-batches than stages.
@@ -38,8 +40,8 @@ enum class ScheduleKind {
   kInterleaved1F1B,  // "interleaved_1f1b": 1F1B over several chunks a rank (Narayanan et al. 2021, arXiv 2104.04473)
   // Backward in two halves: the gradient of the input is sent before the gradients of the weights are computed. The
   // weight half comes right after the send ("1f1b_split", "interleaved_split"), or some micro-batches later
-  // (schedule_orders.cc): "zb_h1" (Qi et al. 2023, arXiv 2401.10241, section 3), "interleaved_zb". Where links are free
-  // the first two split only a rank's last backwards.
+  // (schedule_orders.cc): "zb_h1" (Qi et al. 2023, arXiv 2401.10241, section 3), "interleaved_zb". With
+  // ScheduleShape::free_links, "1f1b_split" and "interleaved_split" split only a rank's last backwards.
   k1F1BSplit,
   kZbH1,
   kInterleavedSplit,
@@ -53,7 +55,8 @@ std::string ToString(ScheduleKind kind);
 absl::StatusOr<ScheduleKind> ParseScheduleKind(const std::string& text);
 // Whether the schedule can run several chunks a rank.
 bool RunsSeveralChunks(ScheduleKind kind);
-// Whether backwards are in halves, except the first global chunk's and those that free links leave whole.
+// Whether the schedule splits backwards into halves (all but those of the first global chunk and, with free links, the
+// early ones).
 bool SplitsBackward(ScheduleKind kind);
 // Returns the kind with the same order but at most one pending weight half per rank, as recomputation requires; `kind`
 // itself if it already has no more.
@@ -63,7 +66,7 @@ struct ScheduleShape {
   int stages = 1;           // S: ranks of the pipeline
   int chunks = 1;           // v: chunks per rank
   int micro_batches = 1;    // M
-  bool free_links = false;  // messages between ranks take no time: the ranks are CPUs
+  bool free_links = false;  // messages between ranks count as taking no time, as between CPUs, where compute is slow
 
   int global_chunks() const { return stages * chunks; }
   int GlobalChunk(int rank, int chunk) const { return chunk * stages + rank; }
@@ -106,7 +109,7 @@ struct Instruction {
 // "send_forward(chunk 0, micro-batch 3)"; tail operations have no arguments.
 std::string ToString(const Instruction& instruction);
 inline bool IsTail(Operation operation) { return operation >= Operation::kReduceTiedGradients; }
-// Whether a micro-batch's gradients of the chunk's weights are complete after it.
+// Whether the operation is the last one that adds a micro-batch's gradients of the chunk's weights.
 inline bool EndsBackward(Operation operation) {
   return operation == Operation::kBackward || operation == Operation::kBackwardWeight;
 }
@@ -126,7 +129,7 @@ struct Channel {
   int receiver = 0;  // rank
 };
 inline int NumberOfChannels(const ScheduleShape& shape) { return 2 * (shape.global_chunks() - 1); }
-// The channel of one of `rank`'s sends or receives.  REQUIRES: IsSend or IsReceive, and the border exists.
+// The channel of a send or receive instruction of `rank`.  REQUIRES: IsSend or IsReceive, and the border exists.
 Channel ChannelOf(const ScheduleShape& shape, int rank, const Instruction& instruction);
 
 using RankProgram = std::vector<Instruction>;

@@ -1,22 +1,23 @@
 // Proves a schedule correct before the first step, without a device or a communicator, in O(instructions).
 //
 // Checks, in this order:
-//   1. each rank's program by itself: every (chunk, micro-batch) receives, computes and sends exactly once in each
-//      direction, in ascending micro-batch order; a receive comes before its use, a send after its compute and before
-//      the chunk's next compute in that direction (a chunk has one output buffer); backward comes after forward; inputs
-//      of a channel that are received but not yet used never exceed the receive ring (`outstanding_sends`); a backward
-//      is whole or has both halves; a rank's weight halves run in the order of its input halves, and none is pending at
-//      a whole backward; the tail is complete, in order and last;
+//   1. each rank's program (its list of instructions) by itself: every (chunk, micro-batch) receives, computes and
+//      sends exactly once in each direction, in ascending micro-batch order; a receive comes before its use, a send
+//      after its compute and before the chunk's next compute in that direction (a chunk has one output buffer);
+//      backward comes after forward; inputs of a channel that are received but not yet used are never more than the
+//      receive ring has buffers (`outstanding_sends`); a backward is whole or has both halves (schedule.h); a rank's
+//      weight halves run in the order of its input halves, and none is pending at a whole backward; the tail is
+//      complete, in order and last;
 //   2. all programs together: no deadlock, by one greedy run (schedule_run.h explains why one run is a proof).
 // Result: the peak number of live micro-batches of each chunk and of pending weight halves of each rank, from which
 // memory is planned.
 // A micro-batch is live on a chunk from its receive (on the first global chunk: its forward) to the end of its
 // backward, the weight half included; forward-only: to the end of its send (on the last global chunk: of its forward).
-// Forward and backward both ascend, so micro-batch m can use slot m modulo peak_live. What only the input half reads
-// is live to the end of that half: slot m modulo peak_input. Input halves and weight halves of a rank have the same
-// order, so a rank's n-th pending weight half can use slot n modulo peak_pending.
+// Forward and backward both ascend, so micro-batch m can use slot m modulo peak_live. A tensor that only the input half
+// reads is live to the end of that half, so it can use slot m modulo peak_input. Input halves and weight halves of a
+// rank have the same order, so a rank's n-th pending weight half can use slot n modulo peak_pending.
 //
-// Run it twice: with outstanding_sends = 1 (rendezvous, the strictest case), and with the plan's number.
+// Call CheckSchedule twice: with outstanding_sends = 1 (rendezvous, the strictest case), and with the run's number.
 // Threads: pure. Blocking: none.
 #pragma once
 
@@ -29,7 +30,7 @@ namespace hadal {
 
 struct ScheduleCheckOptions {
   int outstanding_sends = 1;  // k: sends of a channel posted and not received; also the size of the receive ring
-  bool forward_only = false;  // a validation program: no backward, no tail
+  bool forward_only = false;  // the programs are for validation: no backward, no tail
 };
 
 struct ScheduleReport {

@@ -1,6 +1,6 @@
-// The parts of the pipeline schedules, for the table in schedule.cc. Make… returns the program of one rank, PeakLiveOf…
-// the most live micro-batches (schedule.h) if a backward ends with its weight half. HalvesOf… says which backwards are
-// split and how much later weight halves run.
+// The parts of the pipeline schedules, for the table in schedule.cc. Make… returns the program of one rank. PeakLiveOf…
+// returns PeakLive (schedule.h) for whole backwards. HalvesOf… says which backwards are split and how much later weight
+// halves run.
 // REQUIRES (of all): stages, chunks, micro_batches ≥ 1, 0 ≤ rank < stages; checked by MakeSchedule (schedule.h).
 #pragma once
 
@@ -13,13 +13,13 @@
 namespace hadal {
 
 // Which of a rank's backwards are in halves, and how many weight halves may stay pending (`lag`): after each input half
-// and its send, the oldest pending ones beyond that number run; the remaining ones run before the tail. Weight halves
-// change neither the order of the other instructions nor what these wait for, so they cause no deadlock.
+// and its send, the oldest pending weight halves run until only `lag` are left; those run before the tail. Weight
+// halves change neither the order of the other instructions nor what these wait for, so they cause no deadlock.
 struct Halves {
   int64_t lag = 0;
   int64_t last_visits = std::numeric_limits<int64_t>::max();  // only so many of the rank's last backwards are in halves
 };
-using OptionalHalves = std::optional<Halves>;  // nothing: all are whole
+using OptionalHalves = std::optional<Halves>;  // nullopt: all backwards are whole
 
 // All forwards, then all backwards; any number of chunks.
 RankProgram MakeGpipeSchedule(const ScheduleShape& shape, int rank, const OptionalHalves& halves);
@@ -30,7 +30,8 @@ int64_t PeakLiveOf1F1B(const ScheduleShape& shape, int rank);
 // 1F1B over v chunks per rank; with one chunk it is 1F1B.
 RankProgram MakeInterleavedSchedule(const ScheduleShape& shape, int rank, const OptionalHalves& halves);
 int64_t PeakLiveOfInterleaved(const ScheduleShape& shape, int rank);
-int64_t WarmUpVisits(const ScheduleShape& shape, int rank);  // with several chunks
+// The forwards that a rank runs before it alternates between forward and backward, with several chunks.
+int64_t WarmUpVisits(const ScheduleShape& shape, int rank);
 // Weight halves that follow their sends.
 OptionalHalves HalvesOfSplit(const ScheduleShape& shape, int rank);
 // Weight halves that wait for idle time.

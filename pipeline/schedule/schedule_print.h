@@ -3,11 +3,11 @@
 //   rank 0  F0 F1 .  .  B0 -- B1 --
 //   rank 1  .  F0 F1 B0 -- B1 -- .
 //
-// F3 is the forward of micro-batch 3, B3 its backward, I3 and W3 the backward's input and weight half, "--" their
-// further units of time, "." idle time. With several chunks a letter follows: F3b is micro-batch 3 on the rank's second
-// chunk (from the 27th chunk on a number: F3:26). Of a long timeline only the beginning and the end are shown, of many
-// ranks the first and the last; the drawing says how many are left out. Times come from a replay with forward = 1 unit
-// and free transfers. Threads: pure. Blocking: none.
+// F3 is the forward of micro-batch 3, B3 its backward, I3 and W3 the backward's input and weight half, "--" a further
+// unit of time of the same, "." idle time. With several chunks a letter follows: F3b is micro-batch 3 on the rank's
+// second chunk (from the 27th chunk on a number: F3:26). Of a long timeline only the beginning and the end are shown,
+// of many ranks the first and the last; the drawing says how many are left out. Times come from a replay with forward =
+// 1 unit and transfers that take no time. Threads: pure. Blocking: none.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@
 namespace hadal {
 
 struct SchedulePrintOptions {
-  // A backward takes as long as this many forwards; one of them is the weight half's, if backwards are in halves.
+  // A backward takes this many units of time (a forward takes one); if it is in halves, the weight half takes one.
   int backward_units = 2;
   int outstanding_sends = 1;
   bool forward_only = false;
@@ -28,7 +28,7 @@ struct SchedulePrintOptions {
 };
 
 // Returns the drawing; every line ends with '\n'. The last line states the makespan and the idle share.
-// Errors: ReplaySchedule's; InvalidArgument for options out of range.
+// Errors: those of ReplaySchedule; InvalidArgument for options out of range.
 absl::StatusOr<std::string> DrawSchedule(const std::vector<RankProgram>& programs, const ScheduleShape& shape,
                                          const SchedulePrintOptions& options);
 

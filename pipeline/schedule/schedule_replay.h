@@ -1,19 +1,18 @@
 // Replays a schedule with costs: when each compute starts and ends, how long the step takes, how long each rank idles.
 //
-// Model: forward, backward and its halves take their global chunk's seconds. The host of a rank launches them one after
-// another, each in gap_seconds; it runs ahead of the device, but launches one that reads a message only after the
-// message has arrived. Send i of a channel starts when the rank reaches it and message i - k has been received (k =
-// outstanding sends; a full ring blocks). A link connects two ranks and carries one message at a time in each
-// direction, in the order posted. It is held for held_seconds per message, which arrives latency_seconds later; if
-// sender and receiver are the same rank, it arrives at once. A receive waits for the arrival. Copies and the tail take
-// no time; the caller adds the optimizer's time. The result depends only on programs and costs, not on the order of
-// replaying (schedule_run.h): each direction of a link has one sender, and its sends are in program order.
+// Model: a forward, a backward and each of its halves take the seconds given for their global chunk. The host of a rank
+// launches them one after another, each in gap_seconds; it runs ahead of the device, but launches a compute that reads
+// a message only after the message has arrived. Send i of a channel starts when the rank reaches it and message i - k
+// has been received (k = outstanding sends; a full ring blocks). A link connects two ranks and carries one message at a
+// time in each direction, in the order posted. A message occupies the link for held_seconds and arrives latency_seconds
+// after that; if sender and receiver are the same rank, it arrives at once. A receive waits for the arrival. Copies and
+// the tail take no time; the caller adds the optimizer's time. The result depends only on programs and costs, not on
+// the order of replaying (schedule_run.h): each direction of a link has one sender, which sends in its program's order.
 //
 // Idle share of a step for equal costs and free transfers (Narayanan et al. 2021, arXiv 2104.04473, sections
 // 2.2.1-2.2.2):
 //   bubble / makespan = (S-1) / (v·M + S-1)        bubble / compute = (S-1) / (v·M)
-// This holds for whole backwards: GPipe and 1F1B with v = 1 for every M; with v > 1 if S divides M. Otherwise use the
-// replay.
+// This holds if backwards are whole: for GPipe and 1F1B with v = 1 for every M, and with v > 1 if S divides M.
 // Threads: pure. Blocking: none.
 #pragma once
 
@@ -28,7 +27,7 @@ namespace hadal {
 // Cost of a message between two ranks.
 struct LinkCost {
   double held_seconds = 0;     // how long the link can carry nothing else: bytes / bandwidth
-  double latency_seconds = 0;  // from then until the message arrives
+  double latency_seconds = 0;  // from the end of held_seconds until the message arrives
 };
 
 // The weight half's share of a backward without recomputation: it has as many products as the forward, but neither
@@ -38,9 +37,9 @@ inline constexpr double kWeightShare = 8.0 / 19.0;
 struct ReplayCosts {
   std::vector<double> forward_seconds;   // [G] by global chunk
   std::vector<double> backward_seconds;  // [G] both halves
-  std::vector<double> weight_seconds;    // [G] the weight half's part of them; empty: kWeightShare
-  std::vector<LinkCost> links;           // [G - 1] by border, the same in both directions; empty: free
-  double gap_seconds = 0;                // time of the host to launch a forward or backward
+  std::vector<double> weight_seconds;  // [G] the weight half's part of backward_seconds; empty: the share kWeightShare
+  std::vector<LinkCost> links;         // [G - 1] by border, the same in both directions; empty: free
+  double gap_seconds = 0;              // time of the host to launch a forward or backward
 };
 // The same cost for every global chunk, and free links.
 ReplayCosts EqualCosts(const ScheduleShape& shape, double forward_seconds, double backward_seconds);
@@ -68,11 +67,12 @@ struct Replay {
   double BubbleFraction() const;
 };
 
-// Errors: CheckSchedule's; InvalidArgument when costs are not G finite numbers ≥ 0, or links neither G - 1 nor none.
+// Errors: those of CheckSchedule; InvalidArgument if costs are not G finite numbers ≥ 0, or links neither G - 1 nor
+// none.
 absl::StatusOr<Replay> ReplaySchedule(const std::vector<RankProgram>& programs, const ScheduleShape& shape,
                                       const ReplayCosts& costs, const ReplayOptions& options);
 
-// The formula above (bubble / makespan); nullopt where it does not hold.
+// The formula at the top (bubble / makespan); nullopt where it does not hold.
 std::optional<double> AnalyticBubbleFraction(ScheduleKind kind, const ScheduleShape& shape);
 
 }  // namespace hadal

@@ -1,4 +1,5 @@
-// Executes all ranks' programs in one greedy run on an abstract machine. The checker and the replay are built on it.
+// Executes all ranks' programs (lists of instructions, schedule.h) in one greedy run on an abstract machine. The
+// checker and the replay are built on it.
 //
 // The machine: each rank executes its program in order. Compute and the tail never block. For message i of a channel
 // (micro-batch i):
@@ -37,7 +38,7 @@ RunEnd RunSchedule(const std::vector<RankProgram>& programs, const ScheduleShape
                    absl::FunctionRef<void(int, const Instruction&)> visit);
 
 // Explains a deadlock: follows "waits for" from the first blocked rank to a cycle and names each rank in it, its
-// instruction and the rank it waits for.  REQUIRES: !end.finished, of the same arguments.
+// instruction and the rank it waits for.  REQUIRES: `end` is RunSchedule's result for the same arguments, not finished.
 std::string DescribeDeadlock(const std::vector<RankProgram>& programs, const ScheduleShape& shape,
                              int outstanding_sends, const RunEnd& end);
 

@@ -1,7 +1,8 @@
-// BatchSlots copies a chunk's micro-batches to device memory, to one block per slot.
+// BatchSlots copies the contents of a chunk's micro-batches (tokens, offsets, scalars) to blocks in device memory, one
+// block for each slot; micro-batch m has slot m mod slots.
 //
 // Fill copies a micro-batch to its slot's block (kernels/device_batch.h) in one transfer, when its forward starts. All
-// kernels of its forward and backward read the block. Its address is fixed, so a CUDA graph recorded for one
+// kernels of its forward and backward read the block. The block's address is fixed, so a CUDA graph recorded for one
 // micro-batch can be launched for the next in the same slot. The host builds the blocks in pinned memory of the same
 // size.
 // Thread safety: one thread.
@@ -29,7 +30,7 @@ class BatchSlots {
   void Bind(const Arena& arena);
 
   // Copies context.batch and context.scalars to their slot, in one asynchronous copy on the stream.
-  // REQUIRES: the host has seen the slot's previous copy done (DeviceQueues).
+  // REQUIRES: the host has waited for the end of the slot's previous copy (DeviceQueues).
   const DeviceBatch& Fill(const SublayerContext& context);
   // Returns addresses and shape of a batch that Fill has copied.
   const DeviceBatch& Of(const PackedBatch& batch) const { return slots_[SlotOf(batch)].device_batch; }

@@ -12,31 +12,32 @@
 // Memory of a tensor:
 //
 //   also read in backward      one slot per live micro-batch
-//   read in forward only       one buffer: the head's input, tensors that only the border after the chunk reads
+//   read in forward only       one buffer: for the head's input, and for tensors that only the border after the chunk
+//                              reads
 //   gradient                   one buffer. The rank's chunks share those of a stack's residual stream (parts update
 //                              it in place), of its second stream (equal for all sublayers) and of the encoder's
 //                              output; a history's gradient has a buffer in each chunk
 // A gradient with several readers of its tensor is fp32. In backward, it starts at zero (at a border: as received); the
 // readers add to it in descending order, and the writer gets it converted to the stack's type.
-// Slots: micro-batch m uses slot m mod slots, from its forward to the end of its backward (schedule_check.h's peak_live
-// says how many are needed). Without recomputation, slots also keep what every segment saved; with recomputation, a
-// segment's saved tensors are recomputed from its input, bit for bit, in memory that all segments of the rank share.
+// Slots: micro-batch m uses slot m mod slots, from its forward to the end of its backward (`slots` is peak_live of
+// schedule_check.h). Without recomputation, slots also keep what every segment saved; with recomputation, a segment's
+// saved tensors are recomputed from its input, bit for bit, in memory that all segments of the rank share.
 // Borders: an edge carries a tensor or the first entries of one. The engine sends (copies) a border's tensors before
 // the chunk's next compute in that direction.
-// Backward: parts from last to first, each with its steps (a segment has one per sublayer) in descending order:
-// BackwardInput, then BackwardWeight, which reads the step's pending tensors, written by BackwardInput. A device
-// launches the gradients of weights for several steps together (kernels/gradient_batch.h): at the end of the phase,
-// before a sublayer's gradients are reported complete, and, in a whole backward, after kDeviceSteps steps of a part, so
-// there is memory for the pending tensors of so many steps. A backward in two halves (schedule.h) first runs
+// Backward: parts run from last to first, and each part's steps (a segment has one per sublayer) in descending order. A
+// step is BackwardInput, which writes the step's pending tensors, then BackwardWeight, which reads them. A device
+// launches the gradients of weights for several steps together (kernels/gradient_batch.h): at the end of a backward or
+// half, before a sublayer's gradients are reported complete, and, in a whole backward, after kDeviceSteps steps of a
+// part, so there is memory for the pending tensors of so many steps. A backward in two halves (schedule.h) first runs
 // BackwardInput of all steps, later BackwardWeight of all steps. In between, a slot that all chunks of the rank share
 // keeps the pending tensors of all steps and, with recomputation, one buffer keeps what all segments have recomputed.
 // Saved tensors that only the input half reads have slots of their own: micro-batch m uses slot m mod input_slots.
 // input_slots divides `slots`, so one slot number determines both addresses in a graph. Weight halves of several
 // micro-batches run sublayer by sublayer, so that the gradients of the deepest sublayers are complete first.
-// Graphs: on a device, each phase of a micro-batch is launched as one CUDA graph, unless a DepthObserver reads its
-// tensors; as several graphs if replicas exchange gradients as they become complete (graph_cache.h). Copies of border
-// edges, of the micro-batch's block and of the losses are outside the graphs. The calls only enqueue work; they wait
-// for the device only if a border's tensors pass through host memory.
+// Graphs: on a device, each phase (forward, backward or half) of a micro-batch is launched as one CUDA graph, unless a
+// DepthObserver reads its tensors; as several graphs if replicas exchange gradients as they become complete
+// (graph_cache.h). Copies of border edges, of the micro-batch's block (batch_slots.h) and of the losses are outside the
+// graphs. The calls only enqueue work; they wait for the device only if a border's tensors pass through host memory.
 // A chunk never communicates, so tests can compare it with the unsplit model. Thread safety: one thread.
 #pragma once
 
@@ -128,9 +129,9 @@ class SharedActivations {
  public:
   // Reserves the gradients; for inference, none.
   SharedActivations(const ModelPlan& plan, const ActivationCapacity& capacity, Purpose purpose, ArenaLayout& layout);
-  // Declare the bytes that a chunk needs: for the recomputed tensors that exist at one time, and of these for those
-  // that only input halves read; for the pending tensors that exist at one time in a whole backward; and for those of
-  // one weight half. The maximum of all calls is reserved.
+  // Declare the bytes that a chunk needs, in the order below: for the recomputed tensors that exist at one time and
+  // that weight halves also read; for the others, which only input halves read; for the pending tensors that exist at
+  // one time in a whole backward; for the pending tensors of one weight half. The maximum of all calls is reserved.
   void RequireSaved(int64_t bytes) { saved_bytes_ = std::max(saved_bytes_, ArenaLayout::Aligned(bytes)); }
   void RequireSavedInput(int64_t bytes) { saved_input_bytes_ = std::max(saved_input_bytes_, bytes); }
   void RequirePendingSteps(int64_t bytes) { step_bytes_ = std::max(step_bytes_, bytes); }
@@ -164,8 +165,8 @@ class SharedActivations {
 struct ChunkSpec {
   int32_t first = 0, last = 0;  // sublayers [first, last) of the plan
   int32_t slots = 1;            // live micro-batches
-  // For backwards in two halves: the most live micro-batches whose input half has not ended (a divisor of `slots`), and
-  // the most pending weight halves of the rank; pending_slots = 0: all backwards are whole.
+  // For backwards in two halves. input_slots: slots for tensors that only input halves read, a divisor of `slots`, at
+  // least peak_input of schedule_check.h. pending_slots: peak_pending of it; 0: all backwards are whole.
   int32_t input_slots = 1, pending_slots = 0;
   int32_t recompute_every = 0;  // sublayers per segment, more where a cut is not legal; 0: no recomputation
   Purpose purpose = Purpose::kTraining;
@@ -175,10 +176,10 @@ struct ChunkSpec {
   bool inputs_on_device = false;  // input edges arrive in device memory
 };
 
-// Hooks that Backward calls; each may be null.
+// What a backward also does; each pointer may be null.
 struct BackwardHooks {
-  TraceBuffer* trace = nullptr;         // records recomputations (on a device only for its profiler)
-  double* recompute_seconds = nullptr;  // += time of recomputations, on the CPU only
+  TraceBuffer* trace = nullptr;         // receives an event for each recomputation (on a device only for its profiler)
+  double* recompute_seconds = nullptr;  // the time of recomputations is added to it, on the CPU only
   // Called in descending order of `first`, when this micro-batch has completed the gradients of the chunk's sublayers ≥
   // first.
   const std::function<void(int32_t first)>* complete = nullptr;
@@ -202,8 +203,8 @@ class Chunk {
   const std::vector<Edge>& input_edges() const { return input_edges_; }
   const std::vector<Edge>& output_edges() const { return output_edges_; }
 
-  // Copies a micro-batch to its slot on the device; does nothing on the CPU.  REQUIRES: the host has seen the slot's
-  // previous copy done, and the calls for that micro-batch have returned.
+  // Copies a micro-batch to its slot on the device; does nothing on the CPU.  REQUIRES: the host has waited for the end
+  // of the slot's previous copy, and all calls for the slot's previous micro-batch have returned.
   void Load(const SublayerContext& context);
   // Computes the forward of a micro-batch. `inputs`: one matrix per input edge.  REQUIRES: it is loaded.
   void Forward(SublayerContext& context, std::span<const ConstAnyMatrix> inputs);
@@ -213,16 +214,16 @@ class Chunk {
   // edge.
   void Backward(SublayerContext& context, std::span<const ConstAnyMatrix> output_gradients,
                 const BackwardHooks& hooks = {});
-  // Backward in two halves. The first computes the gradients of the input edges. REQUIRES: pending_slots > 0; no other
-  // weight half is pending in `slot`, and with recomputation none on the rank.
+  // The input half of a backward: computes the gradients of the input edges and keeps the pending tensors in `slot`.
+  // REQUIRES: pending_slots > 0; no other weight half is pending in `slot`, and with recomputation none on the rank.
   void BackwardInput(SublayerContext& context, std::span<const ConstAnyMatrix> output_gradients, int32_t slot,
                      const BackwardHooks& hooks = {});
-  // The weight halves of consecutive micro-batches.
+  // The weight halves of consecutive micro-batches whose input halves have run.
   void BackwardWeight(std::span<PendingHalf> halves, const BackwardHooks& hooks = {});
 
   // Returns the graphs that the chunk launches, or null.
   const GraphCache* graphs() const { return graphs_.get(); }
-  // Whether to launch graphs from now on (the default), or each kernel by itself.
+  // Sets whether following calls launch graphs (the default), or each kernel by itself.
   void UseGraphs(bool use) { uses_graphs_ = use; }
 
   // Return the results of Forward for an output edge, and of Backward for an input edge.

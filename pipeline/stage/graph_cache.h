@@ -1,7 +1,7 @@
 // GraphCache records the launches of a chunk's phase for a micro-batch and replays them as a CUDA graph.
 //
 // Purpose: a chunk of hundreds of sublayers needs thousands of launches per micro-batch, which take the host longer
-// than the GPU needs to execute them.
+// than the kernels take the GPU.
 // The key of a graph is the chunk's phase, the slots (the graph contains its tensors' addresses) and the shape of the
 // micro-batch. Values that vary otherwise are in the slot's block of device memory (batch_slots.h), which is filled
 // before the launch. Copies between host and device are not recorded. The first run of a key launches its kernels
@@ -29,14 +29,14 @@ namespace hadal {
 
 enum class GraphPhase : int32_t {
   kForward,
-  kEvaluation,
+  kEvaluation,  // forward without dropout
   kBackward,
-  kLastBackward,
+  kLastBackward,  // of a step's last micro-batch, with replicas
   kBackwardInput,
   kBackwardWeight,
-  kLastBackwardWeight,
-  kDecodeEncode,
-  kDecodeStep
+  kLastBackwardWeight,  // as kLastBackward
+  kDecodeEncode,        // DecoderChunk::Encode
+  kDecodeStep           // DecoderChunk::Step
 };
 // Whether a recording may be cut.
 constexpr bool HasParts(GraphPhase phase) {
@@ -66,10 +66,10 @@ class GraphCache {
 
   explicit GraphCache(int64_t most) : most_(most) {}
 
-  // During a recording: ends a graph and begins the next. Run passes `mark` to `between` after the graph that was
-  // ended.
+  // A function that LaunchAll calls during a recording: ends a graph and begins the next. When Run later launches the
+  // graphs, it calls `between` with `mark` after the graph that was ended.
   using Cut = std::function<void(int32_t mark)>;
-  using LaunchAll = std::function<void(const Cut* recording)>;  // null: not recording
+  using LaunchAll = std::function<void(const Cut* recording)>;  // null: this run is not recorded
   // Executes the launches of `launch`: by its graphs if they exist or if this run records them, else directly.
   // `between` runs after each graph except the last.
   // REQUIRES: for the same key, `launch` always makes the same launches and cuts, and no device call that a capture
@@ -83,7 +83,7 @@ class GraphCache {
  private:
   struct Part {
     std::unique_ptr<DeviceGraph> graph;
-    int32_t mark = 0;  // of the cut that ends it
+    int32_t mark = 0;  // of the cut that ends the graph
   };
   struct Entry {
     bool seen = false;

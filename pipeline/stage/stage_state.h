@@ -33,7 +33,7 @@ struct StateSlice {
   int64_t elements = 0;
   Vector weight;               // fp32; empty if another replica keeps it
   VectorOf<BFloat16> rounded;  // the weight as products read it; empty if kernels read `weight`
-  Vector gradient;             // of a tied table: its first use's, which TiedTables::ReduceGradients makes the sum
+  Vector gradient;             // of a tied table: that of its first use, to which ReduceGradients adds the others
   Vector first_moment, second_moment;  // empty if another replica keeps them
 
   bool is_rounded() const { return !rounded.empty(); }
@@ -51,7 +51,7 @@ class StageState {
   void Bind(const Arena& arena, const ParameterStore& parameters);
 
   const ModelPlan& plan() const { return plan_; }
-  // Every slice whose first use is on this stage, ascending by (parameter, slice).
+  // The slices of every parameter whose first use is on this stage, ascending by (parameter, slice).
   std::span<const StateSlice> slices() const { return slices_; }
   // The slices that this replica owns.
   std::span<const StateSlice> owned() const { return owned_; }
@@ -67,7 +67,7 @@ class StageState {
   // On a device: pinned host memory for the largest owned slice's weights and moments, through which a checkpoint is
   // written (checkpoint/checkpoint_file.h). On the CPU: empty.  [floats]
   Vector save_staging() const { return save_staging_; }
-  // The device that holds the slices; null: host memory.
+  // The device that holds the slices; null: they are in host memory.
   Device* device() const { return device_; }
   // Bytes of Adam's two moments on this rank.
   int64_t moment_bytes() const { return 2 * moment_floats_ * int64_t{sizeof(float)}; }

@@ -38,9 +38,9 @@ struct BenchKernelsOptions {
 struct KernelSpeed {
   std::string kernel, shape;
   Storage storage = Storage::kFloat32;
-  bool large = false, has_goal = false;
-  double bytes = 0, flops = 0;  // per launch; bytes are reported if flops is 0
-  double seconds = 0;           // median per launch
+  bool large = false, has_goal = false;  // those of KernelCase
+  double bytes = 0, flops = 0;           // per launch; bytes are reported if flops is 0
+  double seconds = 0;                    // per launch, median of the batches
 };
 
 struct KernelSpeeds {
@@ -48,8 +48,8 @@ struct KernelSpeeds {
   std::vector<KernelSpeed> kernels;
 };
 
-// Kernels with a goal come first. `measured`, if given, is called with the results so far: after the copy, and after
-// each case.
+// Measures all cases, those with a goal first. `measured` is called with the results so far, after the copy and after
+// each case; it may be empty.
 // Errors: ResourceExhausted, naming the case whose tensors do not fit; InvalidArgument if no kernel's name begins with
 // `only`.
 absl::StatusOr<KernelSpeeds> MeasureKernels(const BenchKernelsOptions& options, const Stream& stream,

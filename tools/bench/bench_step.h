@@ -39,7 +39,7 @@ struct BenchStepOptions {
   ResidualMethod method = ResidualMethod::kDeepNorm;
   int32_t repeats = 7;
   GraphMode graphs = GraphMode::kAuto;
-  bool limit = true;  // false: measures only the step
+  bool limit = true;  // false: does not measure the GEMM limit
   bool json = false;
 };
 

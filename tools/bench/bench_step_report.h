@@ -21,8 +21,8 @@ namespace hadal {
 //               weight's gradient
 //   attention   2·d per product and per (query, key) pair that attends; two products forward (scores, output), four
 //               backward. Causal: a query attends to the keys up to itself. tests/parity/bench_torch.py counts the same
-//   recomputed  what is executed beyond that: the scores in each attention backward, and with recomputation the forward
-//               pass a second time, without the output head
+//   recomputed  the additional operations that hadal executes: the scores in each attention backward, and with
+//               recomputation the forward pass a second time, without the output head
 // Rows are those of the sentences, without padding. Norms, softmax, the loss and Adam are left out, as is customary:
 // they are a few percent and memory-bound.
 struct StepFlops {
@@ -34,7 +34,7 @@ struct StepFlops {
   double executed() const { return model() + recomputed_linear + recomputed_attention; }
 };
 
-// Sums over all stages.
+// Returns the operations of all stages together.
 StepFlops StepFlopsOf(const ModelPlan& plan, std::span<const PackedBatch> batches, bool recompute);
 
 inline constexpr int kStepParts = 7;
@@ -53,13 +53,14 @@ struct BenchStepMeasurement {
   // Measured times. Repeat i of a step and repeat i of the limit form a pair.
   std::vector<double> step_seconds;                    // [repeats] of the slowest rank
   std::vector<std::vector<double>> parts[kStepParts];  // [part][rank][repeats]
-  // The ways in which the GEMM limit runs the products, and the times of each; empty if it was not measured.
+  // The ways in which the GEMM limit runs the products (gemm_limit.h), and the times of each; empty if the limit was
+  // not measured.
   std::vector<std::string> ways;
   std::vector<std::vector<double>> limit_seconds;  // [ways][repeats] the ranks' mean
   double limit_flops = 0;                          // of all ranks
 
-  // On a device.
-  std::vector<double> launches;        // [ranks] of the last step
+  // On a device; empty on the CPU.
+  std::vector<double> launches;        // [ranks] of kernels and graphs in the last step
   std::vector<double> eager_seconds;   // steps without graphs; empty if the run used none
   std::vector<double> eager_launches;  // [ranks] of the last step without graphs
   std::vector<double> graph_bytes;     // [ranks]

@@ -1,9 +1,9 @@
 // The GEMM limit of a training step: the time that the step's matrix products take without anything else. Its share of
 // the step's time shows how close the step is to the best that its products allow.
 //
-// On a CPU it is the cores' own limit (HostGemmLimit). On a GPU the step's own library calls are repeated
-// (DeviceGemmLimit), without attention, which is a fused kernel there.
-// The same products can be run in several ways; the limit is the fastest.
+// On a CPU it is computed from the speed of multiply-adds in registers (HostGemmLimit). On a GPU the step's library
+// calls are repeated (DeviceGemmLimit), without attention, which is a fused kernel there.
+// The same products can be run in several ways; the limit is the time of the fastest.
 // Threads: one. Blocking.
 #pragma once
 
@@ -35,8 +35,8 @@ class GemmLimit {
 // plans, including recomputed ones. What the library fuses into a product (bias, ReLU, its mask, a gradient's column
 // sums) is part of the limit; what the step launches separately is not. Attention is a kernel of its own here and is
 // not part of it.
-// Ways: one launch per product; and one graph, which has no gaps between launches. The second is missing if the device
-// lacks the memory for the graph (as much is left free as for training's graphs).
+// Ways: one launch per product; and one graph, which has no gaps between launches. The graph is missing if the device
+// lacks the memory for it (GraphCache::kKeepFreeBytes must stay free, as for training's graphs).
 // The products read what the step left in its buffers (real numbers, not zeros) and write activations, masks, scratch
 // and gradients, all of which the next step overwrites before reading. So no step changes by a bit.
 // Threads: one. Blocking.
@@ -62,9 +62,9 @@ class DeviceGemmLimit : public GemmLimit {
 };
 
 // The GEMM limit on a CPU: the time of a step's products, attention's among them, if each thread did nothing but fused
-// multiply-adds in registers (cpu::MultiplyInRegisters). No kernel is faster; one way, measured for a few milliseconds.
+// multiply-adds in registers (cpu::MultiplyInRegisters). No kernel is faster. There is one way, measured for a few
+// milliseconds.
 // Threads: the stream's. Blocking.
-
 class HostGemmLimit : public GemmLimit {
  public:
   // `flops`: of this rank's products.

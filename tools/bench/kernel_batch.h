@@ -1,9 +1,6 @@
-// The arguments of a micro-batch that kernels need besides tensors: tokens, sentences of one length, dropout's
-// random-number position, the loss scale.
-//
-// Row i holds token 7919·i mod V, so that min(R, V) tokens differ if V is no multiple of the prime. On a device the
-// values are in its memory (kernels/device_batch.h), so that launches can be recorded; on the CPU the device pointers
-// are null and kernels read the host's values. Thread safety: as its stream.
+// Inputs of benchmarks: whole random micro-batches for `hadal bench step` (RandomBatch); a micro-batch's arguments
+// (KernelBatch) and the tensors (KernelTensors) of one kernel for `hadal bench kernels`.
+// Thread safety: that of the stream.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +18,6 @@
 
 namespace hadal {
 
-// Random packed micro-batches for benchmarks, with sentences of one length or of lengths spread evenly around it.
-//
-// A pure function of the options and the micro-batch's number.
 struct BenchBatchOptions {
   int32_t vocabulary = 8000;
   int32_t tokens = 1024;      // target tokens of a micro-batch, and as many source tokens
@@ -31,12 +25,19 @@ struct BenchBatchOptions {
   bool mixed_length = false;  // lengths spread evenly from 4 to 2·length − 4
 };
 
+// Returns a packed micro-batch of random tokens: a pure function of the options and the micro-batch's number.
 PackedBatch RandomBatch(const BenchBatchOptions& options, int32_t micro_batch);
 
+// The arguments of a micro-batch that kernels need besides tensors: tokens, sentences of one length, dropout's
+// random-number position, the loss scale.
+//
+// Row i of the R rows holds token 7919·i mod V, V being the vocabulary's size. So min(R, V) tokens differ if V is no
+// multiple of the prime 7919. On a device the values are in its memory (kernels/device_batch.h), so that launches can
+// be recorded; on the CPU the pointers of device_batch() are null and kernels read the host's values.
 class KernelBatch {
  public:
-  // Makes `rows` tokens below `vocabulary`, in sentences of `length`; the last may be shorter. Errors:
-  // ResourceExhausted.
+  // Makes R = `rows` tokens of a vocabulary of V = `vocabulary`, in sentences of `length`; the last sentence may be
+  // shorter. Errors: ResourceExhausted.
   static absl::StatusOr<std::shared_ptr<const KernelBatch>> Create(const Stream& stream, int64_t rows, int64_t length,
                                                                    int64_t vocabulary);
 
@@ -64,8 +65,8 @@ enum class TensorValues { kSigned, kPositive };
 
 // The tensors of one measured kernel: memory on a stream's device, filled with non-zero numbers, and the number of
 // bytes that the kernel must move if it reads each input once and writes each output once.
-// Why not zeros: hardware may be faster on them. Values are uniform in [-1, 1), or for kPositive in [0.5, 1.5); a block
-// of 4,096 is repeated.
+// Why not zeros: hardware may be faster on zeros. Values are uniform in [-1, 1), or for kPositive in [0.5, 1.5); a
+// block of 4,096 values is repeated.
 // Errors: status() keeps the first allocation error; tensors requested after it are empty.
 class KernelTensors {
  public:

@@ -14,6 +14,7 @@
 
 namespace hadal {
 
+// The shapes of all cases.
 struct KernelShapes {
   int64_t large_bytes = int64_t{256} << 20;  // of each tensor in the large cases
   std::vector<int64_t> rows = {4096, 16384}, widths = {512, 1024};
@@ -23,9 +24,9 @@ struct KernelShapes {
   int64_t slice_elements = int64_t{1} << 20;  // of a parameter
 };
 
-// Launches the kernel once. The tensors must outlive it.
+// Launches the kernel once. The kernel's tensors must outlive the function.
 using KernelLaunch = std::function<void()>;
-// Returns the launch, or the error of allocating its tensors.
+// Returns `launch`, or the error of allocating `tensors` if there was one.
 inline absl::StatusOr<KernelLaunch> OrStatus(const KernelTensors& tensors, KernelLaunch launch) {
   if (!tensors.status().ok()) return tensors.status();
   return launch;
@@ -46,7 +47,7 @@ struct KernelCase {
 // The memory-bound kernels at each shape, for `hadal bench kernels`.
 //
 // Bytes that each kernel must move: each input read once, each output written once. b: 2 in bf16, 4 in fp32; R rows, W
-// columns.
+// columns, V the vocabulary's size, n elements. The tensors, by name, follow the bytes.
 //   residual_norm forward    4·b·R·W + 8·R + 12·W        x, y, s, n; mean, rstd; bias, scale, shift
 //   residual_norm backward   4·b·R·W + 8·R + 28·W        dn, s, dx, dy; mean, rstd; scale, and three sums of columns
 //                                                        that are added to
@@ -69,8 +70,8 @@ std::vector<KernelCase> MemoryBoundCases(const KernelShapes& shapes, const Strea
 // than the query); H heads of width D. Softmax, dropout and other epilogues are not counted: a kernel should hide them.
 //   attention forward    4·P·H·D      Q·Kᵀ, P·V
 //   attention backward   10·P·H·D     Q·Kᵀ again, dO·Vᵀ, and the gradients of q, k and v
-//   linear               2·R·in·out   each of its three products; on the CPU beside the cores' limit
-
+//   linear               2·R·in·out   each of its three products; on the CPU also the time of as many multiply-adds in
+//                                     registers (HostGemmLimit)
 // Returns the cases that `stream` can run: bf16 only on a device.
 std::vector<KernelCase> ProductCases(const KernelShapes& shapes, const Stream& stream);
 

@@ -16,7 +16,7 @@ namespace hadal {
 
 class SublayerClock {
  public:
-  // For one chunk that holds the whole model and runs with this recompute_every.
+  // For a chunk that has the whole model of `plan`. `recompute_every`: ChunkSpec::recompute_every of that chunk.
   SublayerClock(const ModelPlan& plan, int32_t recompute_every);
   SublayerClock(const SublayerClock&) = delete;
   SublayerClock& operator=(const SublayerClock&) = delete;
@@ -24,7 +24,8 @@ class SublayerClock {
   // The hook: SublayerContext::progress must point to it while the chunk runs.
   const std::function<void()>& progress() const { return read_; }
 
-  // Call before Chunk::Forward or Chunk::Backward, and End after it. Adds to seconds().
+  // Call BeginForward before Chunk::Forward, BeginBackward before Chunk::Backward, and End after either. End adds the
+  // measured times to seconds().
   void BeginForward() { Begin(forward_); }
   void BeginBackward() { Begin(backward_); }
   void End();

@@ -1,4 +1,4 @@
-// `hadal checkpoint` lists, verifies, compares, averages, exports and imports checkpoints. No MPI. Memory: few slices.
+// `hadal checkpoint` lists, verifies, compares, averages, exports and imports checkpoints, in one process without MPI.
 //
 //   hadal checkpoint ls RUN_OR_DIR                     the checkpoints of a run, or what one holds
 //   hadal checkpoint verify RUN_OR_DIR                 reads every byte and compares every checksum
@@ -34,20 +34,20 @@ struct CheckpointSelection {
   int64_t best = 0;
 };
 // Returns the selected checkpoints, oldest first. Skips checkpoints that cannot be opened and reports them on `out`.
-// Errors: FailedPrecondition if the run has fewer (that can be opened, and for `best` have a validation score);
-// NotFound if a run in progress has removed one since it was listed: select again.
+// Errors: FailedPrecondition if the run has fewer checkpoints that can be opened (and, for `best`, that have a
+// validation score); NotFound if a run in progress has removed one since it was listed; the caller may try again.
 absl::StatusOr<std::vector<std::string>> SelectCheckpoints(const std::string& run_directory,
                                                            const CheckpointSelection& selection, std::ostream& out);
 
-// `hadal checkpoint average` writes the mean of several checkpoints' weights as a new checkpoint.
+// Writes the mean of the weights of `inputs` (at least one checkpoint directory) as a new checkpoint in `directory`,
+// which must not exist and appears whole or not at all.
 //
 //   w = (1/n) Σ_k w_k,   summed in double in the given order, rounded once to float
 // The result holds weights only, because a mean of Adam's moments is not the state of any run. So training cannot
 // resume from it, but a new run can start from it (--init-from), and it can be used for translation, scoring and
 // export. Progress, configuration and vocabularies are copied from the input with the most steps; there is no
-// validation score. Source of the practice: Vaswani et al. 2017, section 6.1.
-// Writes the mean of `inputs` (at least one checkpoint directory) to `directory`, which must not exist and appears
-// whole or not at all. Memory: three slices.
+// validation score. Source of the practice: Vaswani et al. 2017, section 6.1. Prints progress on `out`. Memory: three
+// slices.
 // Errors: AlreadyExists; FailedPrecondition for different models or vocabularies; InvalidArgument if two inputs are the
 // same checkpoint; those of CheckpointReader.
 absl::Status AverageCheckpoints(const std::vector<std::string>& inputs, const std::string& directory,
@@ -55,7 +55,7 @@ absl::Status AverageCheckpoints(const std::vector<std::string>& inputs, const st
 
 struct CheckpointDiffOptions {
   bool weights_only = false;
-  int64_t lines = 20;  // parameters listed, most different first. 0: all
+  int64_t lines = 20;  // the number of parameters listed, the most different ones first; 0: all
 };
 
 // `hadal checkpoint diff` compares the state of two checkpoints and prints where and by how much they differ.
@@ -71,9 +71,9 @@ absl::StatusOr<bool> DiffCheckpoints(const std::string& a, const std::string& b,
                                      std::ostream& out);
 
 struct CheckpointExportOptions {
-  std::string checkpoint;    // or a run directory: its newest
+  std::string checkpoint;    // a checkpoint, or a run directory for its newest one
   std::string out;           // FILE.safetensors; with a format, a folder that does not exist yet
-  std::string format;        // "": plain; "huggingface", "ctranslate2", "fairseq"
+  std::string format;        // "": one safetensors file; "huggingface", "ctranslate2", "fairseq"
   std::string quantization;  // of the weights for ctranslate2: "int8", …; "": float32
   bool force = false;        // replace FILE and its .json
 };
@@ -90,7 +90,7 @@ struct CheckpointExportOptions {
 absl::Status ExportCheckpoint(const CheckpointExportOptions& options, std::ostream& out);
 
 struct CheckpointImportOptions {
-  std::string source;
+  std::string source;                     // SOURCE, see below
   std::string out;                        // directory of the checkpoint
   std::vector<std::string> dictionaries;  // fairseq's dict.txt: none, one, or those of source and target
 };
@@ -99,19 +99,19 @@ struct CheckpointImportOptions {
 //
 // SOURCE is FILE.safetensors, with FILE.json and the vocabularies beside it, as `hadal checkpoint export` writes it; or
 // a folder of Hugging Face transformers (FSMT, M2M100), or fairseq's checkpoint.pt. The Python package hadal_torch
-// converts these two first (docs/interchange.md). The result holds weights only: enough to translate, to score, to
-// export and for `hadal train --init-from`.
+// first converts the latter two to such a file (docs/interchange.md). The result holds weights only: enough to
+// translate, to score, to export and for `hadal train --init-from`.
 // Memory: one slice; with Python, the whole model there. Errors: AlreadyExists; NotFound; DataLoss, naming what is
 // missing, unknown or of another shape than the settings give; those of RunHadalTorch.
 absl::Status ImportCheckpoint(const CheckpointImportOptions& options, std::ostream& out);
 
-// `hadal checkpoint ls` and `verify`. A run may be in progress: checkpoints that it removes meanwhile are no error.
-// Thread safety: any thread. Blocking: file input.
-// For a run, prints one line per checkpoint, with the reason if it is damaged. For one checkpoint, prints its progress,
-// files and, with `parameters`, names and shapes. Reads only manifests.
+// `hadal checkpoint ls`. For a run, prints one line per checkpoint, with the reason if it is damaged. For one
+// checkpoint, prints its progress, files and, with `parameters`, names and shapes. Reads only manifests. The run may be
+// in progress: a checkpoint that it removes meanwhile is no error.
 absl::Status PrintCheckpoints(const std::string& run_or_directory, bool parameters, std::ostream& out);
 
-// Verifies one checkpoint, or all of a run; prints one line each. Errors: DataLoss if any is damaged.
+// `hadal checkpoint verify`. Verifies one checkpoint, or all of a run, which may be in progress as above; prints one
+// line each. Errors: DataLoss if any is damaged.
 absl::Status VerifyCheckpoints(const std::string& run_or_directory, std::ostream& out);
 
 }  // namespace hadal

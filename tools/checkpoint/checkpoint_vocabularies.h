@@ -1,5 +1,5 @@
 // Checks that a checkpoint and a corpus use the same vocabularies. A corpus that was prepared again usually has another
-// vocabulary of the same size; the model would continue with the embeddings of other pieces.
+// vocabulary of the same size, so that the model would use a piece's embedding for another piece.
 #pragma once
 
 #include "absl/status/status.h"

@@ -21,10 +21,10 @@
 namespace hadal {
 
 struct InspectSimilarityOptions {
-  std::string checkpoint;  // a checkpoint, or a run directory
-  std::string data;        // prefix of a prepared corpus
-  int32_t tokens = 256;    // capacity of each side
-  std::string output = "similarity";
+  std::string checkpoint;             // a checkpoint, or a run directory
+  std::string data;                   // prefix of a prepared corpus
+  int32_t tokens = 256;               // capacity of each side
+  std::string output = "similarity";  // STEM
   int32_t threads = 1;
 };
 
@@ -34,11 +34,11 @@ struct LayerSimilarity {
   int64_t source_rows = 0, target_rows = 0;  // number of rows averaged over
 };
 
-// Means of the entries next to the diagonal, and of all entries off the diagonal.  REQUIRES: at least two layers.
 struct SimilarityMeans {
-  double neighbours = 0;
-  double pairs = 0;
+  double neighbours = 0;  // of the entries next to the diagonal
+  double pairs = 0;       // of all entries off the diagonal
 };
+// REQUIRES: at least two layers.
 SimilarityMeans MeansOf(const std::vector<std::vector<float>>& similarity);
 
 // Measures the current weights of `engine`, with the branch gain of `update` (1-based).  REQUIRES: the engine has the

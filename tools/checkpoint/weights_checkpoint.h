@@ -13,10 +13,11 @@
 namespace hadal {
 
 struct WeightsCheckpoint {
-  // parameters, plan_hash, progress, config_text and model_settings; the other fields are filled in.
+  // The caller sets parameters, plan_hash, progress, config_text and model_settings; WriteWeightsCheckpoint sets the
+  // other fields.
   CheckpointManifest manifest;
   std::vector<Attachment> attachments;
-  std::string what;  // of the progress line: "averaging"
+  std::string what;  // the word for the work in the progress line: "averaging"
   // Fills state.weight, whose size is the slice's. Called once for every slice, in the order of the parameters.
   std::function<absl::Status(const SliceState& state)> read;
 };

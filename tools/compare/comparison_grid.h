@@ -26,9 +26,9 @@ struct GridAxis {
 struct GridCell {
   std::string name;                    // "method=deepnorm,depth=18": also the name of its run directory
   std::vector<int> place;              // [axes] index of its label on each axis
-  std::vector<std::string> files;      // config files for `hadal train` …
-  std::vector<std::string> overrides;  // … and its --set arguments
-  config::RunConfig config;            // the result of both
+  std::vector<std::string> files;      // config files for `hadal train`
+  std::vector<std::string> overrides;  // its --set arguments
+  config::RunConfig config;            // the config that files and overrides give
   double cost = 0;                     // CellCost
   int ranks = 0;                       // of the run; 0: ComparisonOptions::ranks
 };
@@ -40,10 +40,11 @@ struct ComparisonGrid {
 };
 
 // Multiply-adds of the run's matrix products, forward and backward, without attention's: 3 × weights of the layers ×
-// tokens per step × steps. For a run without a limit in steps: those of one step. Only for comparing cells.
+// tokens per step × steps (1 step if the run has no limit in steps). Only for comparing cells.
 double CellCost(const config::RunConfig& config);
 
-// Applies `overrides` ("a.b=c") to every cell. `seeds`: the values of one more axis, "seed"; empty: no such axis.
+// Reads a grid. Applies `overrides` ("a.b=c") to every cell. `seeds`: the values of one more axis, "seed"; empty: no
+// such axis.
 // Errors: those of loading files; InvalidArgument for names of axes or values that are missing, duplicate or not usable
 // as a directory name, for an exclusion with an unknown axis or label, for a grid without cells or of more than
 // 100,000, and for a cell with an invalid config (names the cell).

@@ -154,7 +154,7 @@ absl::StatusOr<CellPlan> PlanCell(const std::string& run_directory, const CellRu
   const std::string resolved = JoinPath(run_directory, kResolvedConfigName);
   if (!PathExists(resolved)) return CellPlan{.task = CellTask::kStart};
   HADAL_ASSIGN_OR_RETURN(const config::RunConfig before, LoadConfig({resolved}, {}));
-  HADAL_ASSIGN_OR_RETURN(std::string difference, DiffConfigs(before, config));
+  HADAL_ASSIGN_OR_RETURN(std::string difference, ChangesToAccept(before, config));
   if (!difference.empty()) return CellPlan{.task = CellTask::kChanged, .difference = std::move(difference)};
   HADAL_ASSIGN_OR_RETURN(const std::vector<ConfigDifference> all, CompareConfigs(before, config));
   const bool finished = run.end == CellEnd::kDone || run.end == CellEnd::kDiverged ||

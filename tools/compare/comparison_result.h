@@ -6,8 +6,8 @@
 //   trains   below ≥ 0.3     it has learned from context
 //   fails    below < 0.05    it has learned token frequencies at most
 //   between  otherwise
-//   too short  as fails, but its training nll was still falling: by at least 0.05 from the fourth to the last fifth of
-//            its steps, or it has fewer than five
+//   too short  as fails, but its training nll was still falling (by at least 0.05 between the means of the fourth and
+//            the last fifth of its steps), or the run has fewer than five steps
 //   diverged the run ended because its numbers were not finite; takes precedence over the others
 //   not known  H or the validation nll is missing
 // Why not the loss: with Post-LN the loss also falls at first if training fails, through the output layer alone; only
@@ -29,11 +29,10 @@
 
 namespace hadal {
 
-// RUN_DIR/cell.json keeps the state of a cell's run between calls of `hadal compare`: how the run ended and how long it
-// took. It is written when a run starts and when it ends; after a kill it still says "running". One process runs a cell
-// at a time.
-
 inline constexpr const char* kTranslationFile = "test.translation";  // of a test set, in the run directory
+
+// RUN_DIR/cell.json keeps a CellRun, the state of a cell's run between calls of `hadal compare`. It is written when a
+// run starts and when it ends; after a kill it still says "running". One process runs a cell at a time.
 
 // How the last run of a cell ended.
 enum class CellEnd {
@@ -41,8 +40,8 @@ enum class CellEnd {
   kRunning,      // it is running, or was killed together with its `hadal compare`
   kDone,         // exit code 0
   kDiverged,     // exit code 4: not finite
-  kCut,          // it reached its run_minutes
-  kInterrupted,  // stopped with the grid
+  kCut,          // stopped because it reached the grid's run_minutes
+  kInterrupted,  // stopped because the grid's budget was used up or a signal arrived
   kFailed,       // any other exit code
 };
 // "done", "diverged", …: the words in cell.json.
@@ -57,14 +56,14 @@ struct CellRun {
   std::optional<double> unigram_nll;
 };
 
-// Returns kNone for a cell without the file.  Errors: DataLoss if the file cannot be parsed; ReadFile's.
+// Returns kNone for a cell without the file.  Errors: DataLoss if the file cannot be parsed; those of ReadFile.
 absl::StatusOr<CellRun> ReadCellRun(const std::string& run_directory);
 absl::Status WriteCellRun(const std::string& run_directory, const CellRun& run);
 
 // The next action for a cell.
 enum class CellTask {
   kStart,    // it has never run
-  kGoOn,     // it was interrupted, cut (and may run longer), or failed
+  kGoOn,     // it continues: it was interrupted, cut (and may run longer by now), or failed, or its limits have changed
   kNothing,  // it is finished
   kChanged,  // its directory holds a run of another config
 };
@@ -72,8 +71,9 @@ struct CellPlan {
   CellTask task = CellTask::kStart;
   std::string difference;  // kChanged: "  FIELD: BEFORE -> AFTER\n" …
 };
-// A finished cell continues if its limits (stop.*) were moved. `run_seconds`: the limit of a run's time; 0: none.
-// Errors: those of reading the run's config.
+// Returns the next action for the cell whose last run is `run`. A finished cell continues if its limits (stop.*) in
+// `config` differ from those of its run. `run_seconds`: limit of CellRun::wall_seconds; 0: none. Errors: those of
+// reading the run's config.
 absl::StatusOr<CellPlan> PlanCell(const std::string& run_directory, const CellRun& run, const config::RunConfig& config,
                                   double run_seconds);
 
@@ -88,14 +88,14 @@ struct CellResult {
   std::optional<double> loss;      // of the last step, if finite
   std::optional<double> best_nll;  // of all validations
   int64_t best_step = 0;
-  std::optional<double> below_unigram;
+  std::optional<double> below_unigram;  // "below" of the table
   Verdict verdict = Verdict::kUnknown;
 };
 
 CellResult JudgeCell(const CellRun& run, const RunRecord& record);
 
-// The unigram level of the samples that a run validates; nullopt if there are none: it does not validate, or none fits
-// its micro-batches, which the run itself refuses with a remedy.
+// Returns H of the samples that a run validates; nullopt if there are none: it does not validate, or no sample fits its
+// micro-batches (the run itself then fails with a remedy).
 // Errors: those of opening the corpora; DataLoss if a file is changed meanwhile.
 absl::StatusOr<std::optional<double>> UnigramLevel(const config::RunConfig& config);
 
@@ -107,12 +107,12 @@ class ComparisonCorpora {
   // Errors: those of the config and of opening the training corpus; InvalidArgument if the model does not fit the
   // corpus's vocabulary.
   absl::Status Check(const config::RunConfig& config);
-  // UnigramLevel (tools/compare/comparison_result.h) of the config's corpora.
+  // Returns UnigramLevel(config).
   absl::StatusOr<std::optional<double>> Unigram(const config::RunConfig& config);
 
  private:
   std::map<std::string, CorpusManifest> manifests_;  // by corpus
-  // By all that decides which samples are validated.
+  // By the corpora and all settings that determine which samples are validated.
   std::map<std::tuple<std::string, std::string, int32_t, bool, int32_t, int32_t, int32_t>, std::optional<double>>
       levels_;
 };

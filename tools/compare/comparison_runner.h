@@ -2,9 +2,9 @@
 //
 //   OUT/runs/CELL/           the run directory, as of `hadal train`, and cell.json (tools/compare/comparison_result.h)
 //   OUT/logs/CELL.log        what the child printed
-// A finished cell may then translate a test set; that time counts neither for the cell's time nor for the budget.
-// A run that exceeds its time, or during which a signal arrives, gets SIGUSR1 to save and stop. If it does not react,
-// it continues; a second Ctrl-C ends this process, and the child then saves and ends.
+// After its run a finished cell may translate a test set; that time counts neither for the run's time nor for the
+// budget. A run that exceeds its time or the budget, or during which a signal arrives, gets SIGUSR1 to save and stop.
+// If the run does not react, it continues; a second Ctrl-C ends this process, and the child then saves and ends.
 // Threads: one; the process may have no other threads. Blocking until the last cell has ended.
 #pragma once
 
@@ -30,12 +30,12 @@ struct ComparisonOptions {
 };
 
 struct ComparisonOutcome {
-  int chosen = 0;    // cells of this call
-  int finished = 0;  // chosen cells that are done, diverged or cut, earlier calls included
-  int failed = 0;    // ended with an error
-  int changed = 0;   // left alone, because their directories hold runs of other configs
-  int waiting = 0;   // not run, or not to the end: the budget was used up, or a signal arrived
-  bool stopped = false;
+  int chosen = 0;        // cells of this call
+  int finished = 0;      // chosen cells that are done, diverged or cut, in this call or an earlier one
+  int failed = 0;        // chosen cells that ended with an error
+  int changed = 0;       // chosen cells that were not run, because their directories hold runs of other configs
+  int waiting = 0;       // chosen cells that have not run to the end: the budget was used up, or a signal arrived
+  bool stopped = false;  // whether a signal arrived
 };
 
 // Errors: InvalidArgument for a number that no cell has, or a corpus that does not fit; file errors. A failed cell is

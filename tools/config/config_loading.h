@@ -2,7 +2,7 @@
 //
 // Files are Protobuf text format, merged in order: a later file overrides an earlier one field by field. A list is
 // replaced as a whole by the last file that sets it ("split: []" empties it). Of two fields that exclude each other
-// (warmup_updates, warmup_fraction) the later one is kept. Overrides come last. A directory means the
+// (warmup_updates, warmup_fraction) the one that is set later is kept. Overrides come last. A directory stands for the
 // config.resolved.textproto in it, so a run directory can be used as a config.
 // Errors name FILE:LINE:COLUMN (from 1), the field, the value and the allowed values; a misspelt name gets a
 // suggestion. All out-of-range values of a file are reported together. Values are checked one by one here; rules
@@ -45,7 +45,7 @@ struct ConfigArguments {
   std::vector<std::string> overrides;  // "a.b=c"
 };
 
-// Adds both to `command`; `arguments` is filled when the command line is parsed and must outlive that.
+// Adds FILES… and --set to `command`. CommandLine::Run fills `arguments`, which must outlive it.
 void AddConfigArguments(Command command, ConfigArguments& arguments);
 
 }  // namespace hadal

@@ -5,8 +5,8 @@
 //     configs/base.textproto:12:3: model.d_model = 64
 //     not set: stop.steps (default: 0)
 // Why: a run's config is merged from files and --set, and rules between fields are checked after merging, when the
-// origin of a value is no longer known. Messages contain the full paths of fields, which are looked up here, so checks
-// do not need to carry origins.
+// origin of a value is no longer known. Messages contain the full paths of fields, by which the functions here find the
+// origins.
 #pragma once
 
 #include <string>
@@ -47,8 +47,8 @@ absl::Status WithOrigins(const absl::Status& error, const std::vector<std::strin
                          const std::vector<std::string>& overrides);
 
 // Detects config files without effect: returns a sentence for each file whose fields are all set by later files, at
-// least one to another value, as when a size stands before its base. Empty lists count as not set.
-// Errors: LoadConfig's.
+// least one to another value, as when the file of a model size precedes the base config. Empty lists count as not set.
+// Errors: those of LoadConfig.
 absl::StatusOr<std::vector<std::string>> LayersWithoutEffect(const std::vector<std::string>& files);
 
 }  // namespace hadal

@@ -31,11 +31,13 @@ struct Interval {
   }
 };
 
-// nullopt if the schema has no range.
+// The allowed range of a number; nullopt if the schema has none.
 std::optional<Interval> RangeOf(const FieldDescriptor& field);
 // The allowed words; empty if the schema has none.
 std::vector<std::string> ValuesOf(const FieldDescriptor& field);
+// Whether the field is a group of fields.
 bool IsMessage(const FieldDescriptor& field);
+// The schema's option may_change: a resumed run may change the field without --accept-changes.
 bool MayChangeOnResume(const FieldDescriptor& field);
 
 // "integer", "number", "true or false", "text", "list of integers", "group".
@@ -50,8 +52,8 @@ std::string CommentText(const FieldDescriptor& field);
 // "" + "model" = "model"; "model" + "heads" = "model.heads".
 std::string FieldPath(absl::string_view parent, absl::string_view name);
 
-// The error text for a name that is not a field of `message`, which is at `path`: suggests the nearest name, or the
-// same name elsewhere in its schema, or lists all names.
+// The error text for `name`, which is not a field of `message`; `path` is that of `message`. The text suggests the
+// nearest name, or the same name elsewhere in the schema, or lists all names.
 std::string UnknownFieldText(const MessageDescriptor& message, absl::string_view path, absl::string_view name);
 
 // Returns the fields along a dotted path from `root`; the last one is the field named by the path.

@@ -16,9 +16,9 @@ using ConfigMessage = google::protobuf::Message;
 std::string ValueText(const ConfigMessage& message, const FieldDescriptor& field);
 
 // Sets a non-group field from command-line text: words need no quotes; a list is "3,7" or "[3, 7]"; empty text clears
-// it.
-// Errors: InvalidArgument, "PATH: expected an integer in [1, 64], got \"x\"", for a wrong type; CheckValue's for a
-// value that is not allowed.
+// a list.
+// Errors: InvalidArgument, "PATH: expected an integer in [1, 64], got \"x\"", for a wrong type; those of CheckValue for
+// a value that is not allowed.
 absl::Status SetFromText(absl::string_view path, const FieldDescriptor& field, absl::string_view text,
                          ConfigMessage& message);
 

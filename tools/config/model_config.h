@@ -1,6 +1,7 @@
 // Converts the model group of a config to ModelOptions, and a method's preset back to config fields.
 //
-// The residual method's preset is computed for the model's depth and then overridden field by field.
+// The preset of the residual method is computed for the model's depth; then fields that the config sets replace its
+// values.
 // Thread safety: pure.
 #pragma once
 
@@ -12,7 +13,8 @@
 
 namespace hadal {
 
-// Sets everything except vocabulary sizes and growth_updates, which may be a fraction of the run.
+// Sets all fields of `to` except vocabulary sizes and growth_updates; the config may give the latter as a fraction of
+// the run.
 // REQUIRES: the schema allows the values. Errors: InvalidArgument with field, value and what is allowed.
 absl::Status ReadModel(const config::Model& from, ModelOptions& to);
 

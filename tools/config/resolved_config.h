@@ -19,6 +19,7 @@ namespace hadal {
 
 // A field that is not a group.
 struct EffectiveValue {
+  // Set in the config; the schema's default; derived from other fields; without any value.
   enum class Origin { kSet, kDefault, kDerived, kAbsent };
 
   std::string path;
@@ -29,11 +30,11 @@ struct EffectiveValue {
 };
 
 // Every field of the schema, in its order.
-// Errors: MakeRunOptions'.
+// Errors: those of MakeRunOptions.
 absl::StatusOr<std::vector<EffectiveValue>> EffectiveValues(const config::RunConfig& config);
 
 // The text of config.resolved.textproto.
-// Errors: MakeRunOptions'.
+// Errors: those of MakeRunOptions.
 absl::StatusOr<std::string> ResolvedConfigText(const config::RunConfig& config);
 
 struct ConfigDifference {
@@ -55,6 +56,6 @@ std::string DifferencesText(const std::vector<ConfigDifference>& differences);
 
 // Returns DifferencesText of the differences without may_change, for which a resume requires --accept-changes; empty if
 // there are none. Errors: those of MakeRunOptions, for either config.
-absl::StatusOr<std::string> DiffConfigs(const config::RunConfig& before, const config::RunConfig& after);
+absl::StatusOr<std::string> ChangesToAccept(const config::RunConfig& before, const config::RunConfig& after);
 
 }  // namespace hadal

@@ -25,7 +25,7 @@ struct RunOptions {
 // The beam search options of a config: for BLEU during a run, and for `hadal translate` with a checkpoint of the run.
 BeamOptions MakeBeamOptions(const config::Decode& decode);
 
-// Errors: InvalidArgument with field, value and what is allowed.
+// Converts a config. Errors: InvalidArgument with field, value and what is allowed.
 absl::StatusOr<RunOptions> MakeRunOptions(const config::RunConfig& config);
 
 // Checks what a training run needs and a plan does not: a corpus, a stop limit, and a validation corpus if another
@@ -33,8 +33,8 @@ absl::StatusOr<RunOptions> MakeRunOptions(const config::RunConfig& config);
 // Errors: InvalidArgument with the field to set.
 absl::Status CheckTrainable(const TrainOptions& options);
 
-// Sets the model's vocabulary sizes and the width of its frames to those of the prepared training corpus, and whether
-// validation's translations begin with a forced language tag.
+// Sets in `options` what the prepared training corpus determines: the model's vocabulary sizes, the width of its
+// frames, and whether validation's translations begin with a forced language tag.
 // Errors: InvalidArgument if the model shares one embedding between source and target, but the corpus has two
 // vocabularies, even of equal size: an id would mean a different piece on each side; or if model.frame_width is set and
 // is not the corpus's.

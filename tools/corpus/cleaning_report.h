@@ -17,9 +17,9 @@ struct SkippedLines {
   int64_t empty = 0;     // a side is blank, or has no tokens
   int64_t too_long = 0;  // a side has more than max_tokens
   // By the filters of training text:
-  int64_t held_out = 0;    // drop_test_overlap
-  int64_t duplicates = 0;  // drop_duplicates
-  int64_t high_ratio = 0;  // max_length_ratio
+  int64_t held_out = 0;    // PrepareOptions::drop_test_overlap
+  int64_t duplicates = 0;  // PrepareOptions::drop_duplicates
+  int64_t high_ratio = 0;  // PrepareOptions::max_length_ratio
 
   int64_t filtered() const { return held_out + duplicates + high_ratio; }
   int64_t total() const { return invalid + empty + too_long + filtered(); }
@@ -34,13 +34,14 @@ std::string DescribeSkipped(const SkippedLines& skipped, int64_t lines, const Pr
 std::string MostlySkipped(const std::string& name, const std::string& file, int64_t lines, const SkippedLines& skipped,
                           const PrepareOptions& options);
 
-// Errors: InvalidArgument, with the counts and a remedy, if no line is left or if more are skipped than
-// options.most_skipped allows.
+// Checks a text of which `skipped` lines are skipped; `name` and `file` as above.
+// Errors: InvalidArgument, with the counts and a remedy, if no line is left or if the skipped share exceeds
+// options.most_skipped.
 absl::Status CheckSkipped(const std::string& name, const std::string& file, int64_t lines, const SkippedLines& skipped,
                           const PrepareOptions& options);
 
-// Counts of one text, in pairs of lines (lines of plain text). A pair may be in several; each is skipped for one
-// reason.
+// Counts of one text, in pairs of lines (lines of plain text). A pair may be in several counts, but in `skipped` only
+// in one.
 struct TextFindings {
   std::string name;  // CorpusName
   int64_t lines = 0;
@@ -63,19 +64,19 @@ struct SplitFindings {
   std::vector<TextFindings> texts;
 };
 
-// The length ratio above which pairs are counted: --max-length-ratio, or 3.
+// The length ratio above which pairs are counted in high_ratio: options.max_length_ratio, or 3 if that is not set.
 double LengthRatio(const PrepareOptions& options);
 
 // The sum over the texts.
 TextFindings Total(const std::vector<TextFindings>& texts);
 
-// Returns a table for the terminal with a row for each text and for the sum of each split; of a split with more than 20
-// texts only the sum. Columns without counts are left out.
+// Returns a table for the terminal with a row for each text and one for the sum of each split; a split with more than
+// 20 texts has only the latter. Columns in which all counts are 0 are left out.
 std::string CleaningTable(const std::vector<SplitFindings>& splits, const PrepareOptions& options);
 
-// All counts: {"max_tokens", "length_ratio", "splits": {"train": [{"text", "pairs", …, "kept"}, …], …}}. Of training
-// text also {"dropped": {"held_out", "duplicates", "high_ratio"}}, with the filters that are on. `pairs` is the sum of
-// `kept`, `not_utf8`, `empty`, `too_long` and the `dropped` ones.
+// Returns all counts: {"max_tokens", "length_ratio", "splits": {"train": [{"text", "pairs", …, "kept"}, …], …}}. A text
+// for training also has "dropped": {"held_out", "duplicates", "high_ratio"}, with those filters that are on. `pairs` is
+// the sum of `kept`, `not_utf8`, `empty`, `too_long` and the counts in `dropped`.
 std::string CleaningJson(const std::vector<SplitFindings>& splits, const PrepareOptions& options);
 
 }  // namespace hadal

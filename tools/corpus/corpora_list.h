@@ -19,21 +19,22 @@ struct TextSplits {
   std::vector<TextPair> test;
 };
 
-// Errors: InvalidArgument if two texts have one name: they would be drawn from in the same order, and be one in
-// reports.
+// Errors: InvalidArgument if two texts have the same CorpusName: the sampling order depends on the name, and reports
+// could not distinguish them.
 absl::Status CheckCorpusNames(const std::vector<TextPair>& pairs);
 
-// Reads a list, in its order; a text with both directions gives two neighbours.
-// Errors: InvalidArgument with the file for what is not a list, a direction that is none, a text without files, a split
-// of more than 2, and what CheckCorpusNames rejects.
+// Reads a list, in its order; a text with both directions gives two successive entries.
+// Errors: InvalidArgument, naming the file, if it is not a list, a direction is invalid, a text has no files, or a
+// split names more than 2 files; those of CheckCorpusNames.
 absl::StatusOr<TextSplits> ReadCorporaList(const std::string& path);
 
 // Finds the texts of a folder laid out as OPUS-100 (Zhang et al. 2020): folders xx-yy, anywhere below `folder`, each
-// with opus.xx-yy-train.xx and .yy, or -dev, or -test, in order of their names. Both directions of each.
-// Errors: InvalidArgument if there are none; NotFound for a side that is missing.
+// with opus.xx-yy-train.xx and .yy, or -dev, or -test. Returns both directions of each, in the order of the folders'
+// names. Errors: InvalidArgument if there are no such folders; NotFound if a file of a pair is missing.
 absl::StatusOr<TextSplits> FindOpusTexts(const std::string& folder);
 
-// Adds the option --tags to a subcommand. `otherwise`: what holds without it. Tags: LanguageTags or an optional of it.
+// Adds the option --tags to a subcommand. `otherwise`: the text of its default in the help. Tags: LanguageTags or
+// std::optional<LanguageTags>.
 template <typename Tags>
 void AddTagsOption(Command command, Tags& tags, const std::string& otherwise) {
   std::vector<std::pair<std::string, LanguageTags>> choices;

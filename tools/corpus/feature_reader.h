@@ -38,7 +38,7 @@ struct FeatureManifest {
 
 class FeatureReader {
  public:
-  // Errors: NotFound if there is no manifest; else DataLoss with the file and a remedy.
+  // `prefix`: PREFIX. Errors: NotFound if there is no manifest; DataLoss, with the file and a remedy, if it is invalid.
   static absl::StatusOr<FeatureReader> Open(const std::string& prefix);
 
   const FeatureManifest& manifest() const { return manifest_; }
@@ -61,7 +61,7 @@ class FeatureReader {
   int64_t left_ = 0;                 // utterances in it
 };
 
-// Opens the features at `prefix` and reads every utterance once, to check the files. Errors: FeatureReader's.
+// Opens the features at `prefix` and reads every utterance once, to check the files. Errors: those of FeatureReader.
 absl::StatusOr<FeatureManifest> CheckFeatures(const std::string& prefix);
 
 }  // namespace hadal

@@ -1,9 +1,15 @@
-// `hadal inspect corpus` and `hadal inspect batch`. The latter prints the token ids of a given step, and their text:
+// `hadal inspect corpus` prints the size of a prepared corpus and its unigram entropy, the loss of a model that uses no
+// context. `hadal inspect batch` prints the token ids of a given step, and their text:
 //
+//   hadal inspect corpus CORPUS [--score PREFIX [--max-sentences N]]
 //   hadal inspect batch CORPUS --step N [--seed S] [--micro-batches M] [--source-tokens N] [--target-tokens N]
 //   [--max-positions N] [--sampling-temperature T…]
-// With the values of a run's config this is the trainer's order (runtime/data/sampling_order.h), a function of seed and
-// step alone. So a failed step can be examined without training up to it.
+// With the values of a run's config, `batch` prints exactly the trainer's batches (runtime/data/sampling_order.h),
+// which depend on seed and step alone. So a failed step can be examined without training up to it.
+// The unigram entropy of a side, H = −Σ_v p(v) ln p(v) in nats with </s> counted once per sample, is the nll of a model
+// that knows only token frequencies. A training run whose validation nll stays near H has not learned to translate.
+// Validation sentences may be shorter or simpler than the training text; --score gives the nll of exactly those
+// sentences under the training text's frequencies.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +25,7 @@
 
 namespace hadal {
 
-// `hadal inspect corpus` prints the size of a prepared corpus and its unigram entropy: the loss of a model that uses no
-// context.
-//
-//   hadal inspect corpus CORPUS [--score PREFIX [--max-sentences N]]
-// The unigram entropy of a side, H = −Σ_v p(v) ln p(v) in nats with </s> counted once per sample, is the nll of a model
-// that knows only token frequencies. A training run whose validation nll stays near it has not learned to translate.
-// Validation sentences may be shorter or simpler than the training text; --score gives the nll of exactly those
-// sentences under the training text's frequencies.
-// One side of a corpus, with </s>.
+// Numbers of one side of a corpus, with </s>.
 struct SideStatistics {
   int64_t tokens = 0;
   int64_t longest = 0;         // tokens of the longest sample
@@ -35,14 +33,13 @@ struct SideStatistics {
   double unigram_entropy = 0;  // nats per token
 };
 
-// Sums in double, in ascending token id.  REQUIRES: corpus.size() > 0; the source's: a corpus with a source
-// vocabulary.
-// Errors, here and below: DataLoss if a file of a corpus has been changed.
+// Sums in double, in ascending token id.  REQUIRES: corpus.size() > 0; of DescribeSource: the corpus has a source
+// vocabulary. Errors of these and of UnigramNll: DataLoss if a file of a corpus has been changed.
 absl::StatusOr<SideStatistics> DescribeSource(const Corpus& corpus);
 absl::StatusOr<SideStatistics> DescribeTarget(const Corpus& corpus);
 
-// Returns the mean nll, in nats per target token, of these samples of `text` under the target token frequencies of
-// `counted`. Half an occurrence is added for every token of the vocabulary (Krichevsky and Trofimov's estimate), so
+// Returns the mean nll, in nats per target token, of the samples `samples` of `text` under the target token frequencies
+// of `counted`. Half an occurrence is added for every token of the vocabulary (Krichevsky and Trofimov's estimate), so
 // that unseen tokens have a probability.  REQUIRES: both corpora have the same vocabulary; `counted` and `samples` are
 // not empty.
 absl::StatusOr<double> UnigramNll(const Corpus& counted, const Corpus& text, std::span<const int64_t> samples);

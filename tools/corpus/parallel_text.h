@@ -29,10 +29,10 @@ struct TextPair {
   std::string source;  // paths; an empty source: plain text
   std::string target;
   std::string features;   // speech: prefix of the features of the target's lines (feature_reader.h)
-  bool one_file = false;  // both paths are of one file that has both sides
-  bool reversed = false;  // of whose two columns the second is the source
-  Direction direction;    // if the languages are known
-  std::string domain;
+  bool one_file = false;  // both paths name the same file, which has both sides
+  bool reversed = false;  // with one_file: the second column is the source
+  Direction direction;    // empty languages: not known
+  std::string domain;     // of a list of texts; empty: none
 };
 
 // The name of a corpus of this text, for users: "en-de", "en-de domain"; without languages "FILE / FILE".
@@ -62,7 +62,8 @@ class ParallelReader {
   int64_t carriage_returns() const { return (source_ ? source_->carriage_returns : 0) + target_.carriage_returns; }
   // Lines of a file of columns with more than two.
   int64_t more_columns() const { return more_columns_; }
-  // What a file of columns looks like that is probably not meant, with the remedy: a header, quotes; or "".
+  // Returns a warning with a remedy if a file of columns seems to have a header or quotes, which would become text;
+  // else "".
   std::string Oddity() const;
 
  private:
@@ -92,7 +93,7 @@ class ParallelReader {
 
 using TextHashes = absl::flat_hash_set<uint64_t>;
 
-// The hash of both sides and the direction.
+// Returns the hash of both sides and the direction.
 uint64_t HashOfPair(const Direction& direction, const ParallelLine& line);
 
 // Finds the pairs of lines, and the single sides, that have occurred before in the text of a direction.
@@ -106,13 +107,14 @@ class RepeatedText {
   // Which parts of a pair have occurred in an earlier line of its direction, in this text or an earlier one.
   struct Repeated {
     bool pair = false;
-    bool source = false;  // false for plain text, as is `target`
-    bool target = false;
+    bool source = false;  // false for plain text
+    bool target = false;  // false for plain text
   };
 
   explicit RepeatedText(const std::vector<TextPair>& texts);
 
-  // Adds a line of text `text`, an index; `hash`: HashOfPair. REQUIRES: texts in ascending order.
+  // Adds a line of the text with index `text`; `hash`: its HashOfPair. REQUIRES: `text` does not fall from call to
+  // call.
   Repeated Add(size_t text, const ParallelLine& line, uint64_t hash);
 
  private:

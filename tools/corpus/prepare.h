@@ -8,9 +8,9 @@
 // NAME.json and NAME.00000.shard … (runtime/data/README.md). `hadal train` takes the prefix, DIR/train. --monolingual
 // is for language models: one sentence or document per line, samples without a source. --features is for speech: each
 // PREFIX has the features of utterances (feature_reader.h) and, in PREFIX.txt, their transcripts. --list (or --opus, a
-// folder laid out as OPUS-100) names texts in many directions (corpora_list.h); each is one of the corpus's corpora,
-// which training may draw from by temperature (data.sampling_temperature), and --tags adds tags
-// (runtime/data/language_tags.h).
+// folder laid out as OPUS-100) names texts in many directions (corpora_list.h). Each text becomes one of the corpora of
+// the prepared corpus; training may draw from them by temperature (data.sampling_temperature). --tags adds language
+// tags (runtime/data/language_tags.h).
 //
 // The vocabulary is either trained on the training text (SentencePiece: BPE or unigram, shared or one per side) or
 // given: a SentencePiece model, or a fairseq dict.txt for text that is already tokenised.
@@ -25,8 +25,8 @@
 //
 // DIR/cleaning.json has the counts of defects of each text (cleaning_report.h). Filters apply only to training text:
 // validation and test sets stay as they are. A pair is skipped for the first of: not UTF-8, an empty side,
-// drop_test_overlap, drop_duplicates, no tokens, too long, max_length_ratio; the vocabulary is trained on what the
-// first four leave.
+// drop_test_overlap, drop_duplicates, no tokens, too long, max_length_ratio; the vocabulary is trained on the pairs
+// that the first four reasons do not exclude.
 #pragma once
 
 #include <cstdint>
@@ -59,7 +59,7 @@ struct PrepareOptions {
   VocabularyTraining training;
   bool separate = false;                 // train one vocabulary per side
   int64_t vocabulary_pairs = 1'000'000;  // train it on at most this many pairs, spread evenly over the text
-  double vocabulary_temperature = 1;     // T: a text's share of them is its share of all pairs to the power of 1/T
+  double vocabulary_temperature = 1;     // T: a text's weight among these is its share of all pairs to the power 1/T
   LanguageTags tags = LanguageTags::kNone;
 
   int64_t max_tokens = 256;           // a side with more tokens, without </s>, is over-long

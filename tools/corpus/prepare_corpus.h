@@ -50,9 +50,10 @@ struct SplitSurvey {
   std::vector<int64_t> usable() const;  // [pairs] kept
 };
 
-// Reads all text of the split once. `held_out`: HashOfPair of validation and test text; other splits than training
-// text add theirs.
-// Errors: bad lines that `options` treat as errors, with file and line; unequal line counts; CheckSkipped's.
+// Reads all text of the split once. `held_out`: the HashOfPair of all validation and test text; a call for such a split
+// adds to it, so call this for the training split last.
+// Errors: bad lines that `options` treat as errors, with file and line; unequal line counts; a text of several without
+// usable lines; those of CheckSkipped.
 absl::StatusOr<SplitSurvey> SurveySplit(const Split& split, const PrepareOptions& options, TextHashes& held_out);
 
 // Usable pairs of lines of a split, as two lists.
@@ -60,7 +61,7 @@ struct SampledText {
   std::vector<std::string> source;  // empty for plain text
   std::vector<std::string> target;
 };
-// Takes counts[i] of the usable pairs of text i, spread evenly; if counts[i] exceeds their number, some repeatedly.
+// Takes counts[i] of the usable pairs of text i, spread evenly; if counts[i] exceeds their number, repeats some.
 absl::StatusOr<SampledText> SampleText(const Split& split, const PrepareOptions& options, const SplitSurvey& survey,
                                        const std::vector<int64_t>& counts);
 
@@ -78,8 +79,8 @@ struct SavedVocabulary {
 };
 
 // Encodes the split into DIR/NAME.json and its shards. A sample's corpus_id is an index into split.pairs. `source` is
-// not read for plain text.
-// Errors: as SurveySplit; over-long sides if they are errors; those of writing.
+// not used for plain text.
+// Errors: those of SurveySplit; over-long sides if options.on_long is kError; those of writing.
 absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions& options, const SplitSurvey& survey,
                                         const SavedVocabulary& source, const SavedVocabulary& target);
 
@@ -103,8 +104,9 @@ class LineEncoder {
   // `source`: null for plain text. Both must outlive the encoder. `threads`: 0 for one per CPU.
   LineEncoder(const Vocabulary* source, const Vocabulary& target, int threads);
 
-  // Copies a pair of lines; `corpus_id`: the index of their pair of files.
+  // Copies a pair of lines. `corpus_id`: the index in Split::pairs of the text that has them.
   void Add(int32_t corpus_id, const ParallelLine& line);
+  // Whether to call Encode now.
   bool full() const { return size_ >= kMostLines || bytes_ >= kMostBytes; }
   // Encodes the lines added since the last call. The result is valid until the next Add. Blocking: computes.
   std::span<EncodedLine> Encode();
@@ -143,12 +145,12 @@ class PrepareOutput {
 
   // Creates the folder if it is missing, and locks it while the object lives. The lock file of a killed process does
   // not block.
-  // Errors: CheckFree's; FailedPrecondition if another process holds the lock; those of creating files.
+  // Errors: those of CheckFree; FailedPrecondition if another process holds the lock; those of creating files.
   static absl::StatusOr<PrepareOutput> Take(const std::string& folder, bool overwrite);
   PrepareOutput(PrepareOutput&&) = default;
   ~PrepareOutput();
 
-  // Deletes the manifests of existing corpora, and their cleaning report. Call it when only writing is left to do.
+  // Deletes the manifests of existing corpora, and their cleaning report. Call it just before the first write.
   absl::Status Clear();
 
   // Deletes shards of earlier corpora, or of an interrupted run, that none of `manifests` names. REQUIRES: `manifests`
@@ -178,18 +180,19 @@ struct PreparedVocabularies {
 // Errors: those of loading; invalid training options.
 absl::StatusOr<std::optional<CorpusVocabularies>> GivenVocabularies(const PrepareOptions& options);
 
-// Trains vocabularies on `train`, of which `survey` is the first pass. Writes progress to `out`.
+// Trains vocabularies on `train`; `survey` is SurveySplit's result for it. Writes progress to `out`.
 // Blocking: takes seconds to minutes.
 // Errors: those of training a vocabulary.
 absl::StatusOr<CorpusVocabularies> TrainVocabularies(const PrepareOptions& options, const Split& train,
                                                      const SplitSurvey& survey, std::ostream& out);
 
 // Checks the languages of texts that get tags.
-// Errors: InvalidArgument if those of a text are not known, or one is of no training text: its tag would be untrained.
+// Errors: InvalidArgument if the languages of a text are not known, or if no training text has one of them: its tag
+// would be untrained.
 absl::Status CheckLanguages(const std::vector<Split>& splits);
 
-// Adds the tags of the languages of all splits' texts to vocabularies, sorted by their codes. REQUIRES: CheckLanguages.
-// Errors: AddLanguageTags'.
+// Adds the tags of the languages of all splits' texts to `vocabularies`, sorted by their codes. REQUIRES:
+// CheckLanguages(splits) is OK. Errors: those of AddLanguageTags.
 absl::Status AddTagsOf(const std::vector<Split>& splits, CorpusVocabularies& vocabularies);
 
 // Writes a warning to `out` if a training text has many targets that a vocabulary trained on it cannot spell: its

@@ -1,6 +1,5 @@
 // Reads lines of text from an untrusted stream: checks UTF-8, removes a CR before LF and, unless kKept, a byte order
-// mark. A line ends only at "
-// ", which the last one may lack. Thread safety: one thread. Memory: one line.
+// mark. A line ends only at "\n", which the last one may lack. Thread safety: one thread. Memory: one line.
 #pragma once
 
 #include <cstdint>
@@ -24,15 +23,14 @@ namespace hadal {
 // Errors: those of opening; InvalidArgument for a folder or another device.
 absl::StatusOr<std::unique_ptr<std::istream>> OpenText(const std::string& path);
 
-// Detects files that are not lines of UTF-8 text, mostly by their first bytes.
-
-// `name`: the file's name in errors. `first_line`: its content before the first "\n". `rest`: what follows.
+// Detects files that are not lines of UTF-8 text, mostly by their first bytes. `name`: the file's name in errors.
+// `first_line`: its content before the first "\n". `rest`: a stream of what follows.
 // Errors: InvalidArgument, with a remedy, for gzip, bzip2, xz, zstd, a byte order mark of UTF-16, TMX, fairseq's
 // binarised text, and for text whose lines end in CR alone.
 absl::Status CheckIsPlainText(const std::string& name, absl::string_view first_line, std::istream& rest);
 
-// The bytes of text in the files, for showing progress; "" counts as an empty one. 0: unknown, because a file is
-// compressed or not regular.
+// Returns the bytes of text in the files, for showing progress; the path "" counts as an empty file. 0: unknown,
+// because a file is compressed or not regular.
 int64_t TextBytes(std::span<const std::string> paths);
 
 inline constexpr char kByteOrderMark[] = "\xEF\xBB\xBF";  // of UTF-8

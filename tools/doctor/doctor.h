@@ -6,7 +6,7 @@
 // Prints the rank map (host, CPUs, threads, instruction set); each rank's measurements (link to the next rank alone and
 // with all links busy, matrix products, the run directory's file system); GPUs if any rank has one (bus address,
 // memory, versions, product and copy speed); NCCL between them if training would use it (doctor_gpu.h); and findings
-// with the rank and its host. GPUs: tested on an emulated one, not run on a GPU yet.
+// with the rank and its host. The GPU part is tested with an emulated GPU; it has not run on a real one yet.
 // Exit codes: 0 nothing bad (warnings are possible), 1 something is bad, 5 and 6 as for training.
 #pragma once
 
@@ -30,15 +30,15 @@ struct DoctorReport {
   bool healthy() const;  // no finding is bad
 };
 
-// Returns the same report on every rank. `gpu`: facts of options.device, or why there is none. Blocking: all ranks call
-// it; takes a few seconds. If a rank seems slow, measures again, up to three times in all, and takes each rank's best:
-// on a busy host any rank may be slow for a moment.
+// Returns the same report on every rank, without `links`. `gpu`: facts of options.device, or why there is none.
+// Blocking: all ranks call it; takes a few seconds. If a rank seems slow, measures again, up to three times in all, and
+// takes each rank's best values, because on a busy host any rank may be slow for a moment.
 // Errors: those of the probes.
 absl::StatusOr<DoctorReport> Examine(Communicator& communicator, const Stream& stream, const ProbeOptions& options,
                                      const GpuFacts& gpu);
 
-// Measures the links between the ranks' GPUs, for `report` on every rank. Blocking: all ranks call it. Errors: those of
-// LinkProbe.
+// Measures the links between the ranks' GPUs, and sets report.links on every rank. Blocking: all ranks call it. Errors:
+// those of LinkProbe::Run.
 absl::Status ExamineLinks(Communicator& communicator, LinkProbe& probe, const ProbeOptions& options,
                           DoctorReport& report);
 

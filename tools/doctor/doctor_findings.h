@@ -22,12 +22,13 @@ struct Finding {
   Severity severity = Severity::kWarning;
   std::vector<int> ranks;  // the ranks concerned, ascending
   std::string text;        // the problem and its remedy
-  bool speed = false;      // a rank is slower than others: it may only have been so for a moment
+  bool speed = false;      // the problem is that a rank is slower than others, which may only be so for a moment
 };
 
 // Compares ranks with the majority and with the median, and collects the findings of `hadal doctor`.
 //
-// A rank is slow below half of the median, and suspect below three quarters. The median of two is their mean.
+// A rank is "slow" if its value is below half of the median, and "suspect" below three quarters. The median of two
+// values is their mean.
 class RankComparison {
  public:
   using OfKind = std::function<bool(int rank)>;  // selects the ranks to compare; null: all
@@ -41,11 +42,12 @@ class RankComparison {
   void Add(Severity severity, std::vector<int> ranks, std::string text) {
     findings_.push_back({.severity = severity, .ranks = std::move(ranks), .text = std::move(text)});
   }
-  // Adds a finding for ranks whose value is not the most frequent one.
+  // Adds a finding for ranks whose `value` is not the most frequent one. `what`: the value's name in the text.
   void Majority(Severity severity, const std::string& what, const std::function<std::string(const DoctorFacts&)>& value,
                 const OfKind& of_kind, const std::string& remedy);
-  // Adds a finding for ranks that are slow or suspect. `shared`: the ranks of a host share the measured resource, so on
-  // a busy host their order changes; a slow rank is then bad only if all compared ranks of its host are slow.
+  // Adds a finding for ranks that are slow or suspect by `value`, which the text shows as value · `scale` in `unit`.
+  // `shared`: the ranks of a host share the measured resource, so on a busy host any of them may be slow for a moment;
+  // a slow rank is then kBad only if all compared ranks of its host are slow.
   void Slow(const std::string& what, const std::string& unit, double scale,
             const std::function<double(const RankMeasurements&)>& value, const OfKind& of_kind,
             const std::string& remedy, bool shared = false);

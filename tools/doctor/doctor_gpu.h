@@ -1,8 +1,8 @@
 // For `hadal doctor`: the facts that each rank reports about its process (runtime/rank_facts.h) and the GPU that it
 // would use (DoctorFacts), and measurements of a GPU (MeasureGpu) and of NCCL between the ranks' GPUs (LinkProbe).
 //
-// doctor_findings.h compares the facts and measurements of all ranks. Threads: the device's thread measures; the other
-// functions are pure. Measured only on an emulated device, not on a GPU yet.
+// doctor_findings.h compares the facts and measurements of all ranks. Threads: only the device's thread may measure;
+// the other functions are pure. Tested with an emulated device; it has not run on a real GPU yet.
 #pragma once
 
 #include <cstdint>
@@ -23,17 +23,18 @@ struct GpuFacts {
   bool asked = false;     // whether a GPU was requested (--device auto or cuda)
   bool required = false;  // --device cuda
   std::string why_none;   // why no GPU can be used; empty: one can
-  bool absent = false;    // the reason is that there is no GPU, no driver or no CUDA in this build
+  bool absent = false;    // why_none is that there is no GPU, no driver or no CUDA in this build
   cuda::CudaFacts device;
-  int nccl = 0;  // its version; 0: none
-  std::string why_no_nccl;
+  int nccl = 0;                // version of the NCCL library; 0: none
+  std::string why_no_nccl;     // why nccl is 0
   std::string nccl_variables;  // NCCL's variables that are set: "NCCL_DEBUG=INFO NCCL_IB_HCA=mlx5_0"
   std::string nccl_refusal;    // why the environment forbids a run over NCCL; empty: it does not
 
   bool found() const { return asked && why_none.empty(); }
 };
 
-// Returns the GPU facts without the NCCL fields. `usable`: OK if the GPU could be opened, else the reason.
+// Returns the GPU facts without the NCCL fields. `seen`: the result of LookAtCudaDevice. `usable`: OK if the GPU could
+// be opened, else the reason. `required`: GpuFacts::required.
 GpuFacts GatherGpuFacts(const absl::StatusOr<cuda::CudaFacts>& seen, const absl::Status& usable, bool required);
 
 // Text of a version number: CUDA's 13020 → "13.2", a library's 130002 → "13.0.2"; "-" for 0.
@@ -44,8 +45,8 @@ struct DoctorFacts : RankFacts {
   GpuFacts gpu;
 };
 
-// Identifies the physical GPU in the cluster: "HOST BUS-ADDRESS", or Device::Identity if that is unknown. MIG instances
-// of one GPU have the same.
+// Identifies the physical GPU in the cluster: "HOST BUS-ADDRESS", or Device::Identity if the address is unknown. MIG
+// instances of one GPU have the same place.
 std::string PlaceOfGpu(const DoctorFacts& facts);
 
 // Computes local_rank and ranks_on_host of all ranks from their host names.
@@ -60,9 +61,9 @@ struct GpuRates {
   double copy_bytes_per_second = 0;
 };
 
-// Returns the n for which this GPU takes a millisecond for a product, so that launch time is negligible; at most 8,192
-// (three matrices: 384 MiB), and what fits into its memory. REQUIRES: a stream on a device. Blocking, some
-// milliseconds. Errors: ResourceExhausted if even the smallest size does not fit.
+// Returns the n for which this GPU takes a millisecond for a product of MeasureGpu, so that launch time is negligible;
+// at most 8,192 (three matrices: 384 MiB), and at most what fits into its memory. REQUIRES: a stream on a device.
+// Blocking, some milliseconds. Errors: ResourceExhausted if even the smallest size does not fit.
 absl::StatusOr<int64_t> ProductSize(const Stream& stream);
 
 // Measures a GPU's product and copy speed, which should be equal on all GPUs of one model.
@@ -73,10 +74,10 @@ absl::StatusOr<int64_t> ProductSize(const Stream& stream);
 // REQUIRES: a stream on a device, n ≥ 1. Blocking, half a second.  Errors: ResourceExhausted.
 absl::StatusOr<GpuRates> MeasureGpu(const Stream& stream, int64_t n);
 
-// The measurements of one rank.
+// One rank's measurements of NCCL's links to all other ranks.
 struct LinkMeasurements {
-  double connect_seconds = 0;            // for all links, first messages included
-  int64_t device_bytes = 0;              // that NCCL took for all links
+  double connect_seconds = 0;            // to connect all links, the first message of each included
+  int64_t device_bytes = 0;              // GPU memory that NCCL took for all links
   std::vector<double> bytes_per_second;  // [ranks]: to each rank; 0 to itself
 };
 
@@ -91,7 +92,7 @@ bool WouldUseNccl(const std::vector<DoctorFacts>& ranks);
 // other.
 class LinkProbe {
  public:
-  // All must outlive the object.
+  // `control`: of the same ranks. All must outlive the object.
   LinkProbe(NcclLibrary& library, Device& device, Communicator& control)
       : library_(library), device_(device), control_(control) {}
   // REQUIRES: Run has succeeded, or `control` is aborted.
@@ -113,7 +114,7 @@ class LinkProbe {
   std::unique_ptr<NcclCommunicator> nccl_;
 };
 
-// A table: seconds, MiB and GB/s of each rank's links.
+// Appends a table to `text`: seconds, MiB and GB/s of each rank's links.
 void AppendLinks(const std::vector<LinkMeasurements>& links, std::string& text);
 
 }  // namespace hadal

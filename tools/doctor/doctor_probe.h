@@ -1,6 +1,5 @@
 // Measures a set of ranks: the links between neighbours one at a time and all at once, each rank's speed and its GPU's,
-// and the shared file system. All ranks call each probe at the same place. Blocking; every wait takes at most the given
-// timeout.
+// and the shared file system.
 #pragma once
 
 #include <cstdint>
@@ -28,22 +27,23 @@ struct RankMeasurements {
   std::string file_trouble;    // the error in the directory; empty: none
   double gpu_flops = 0;        // bf16 products on its GPU, on all ranks at once; 0: no GPU, or gpu_trouble
   double gpu_copy_bytes_per_second = 0;
-  std::string gpu_trouble;
+  std::string gpu_trouble;  // why the GPU could not be measured; empty: it was, or there is none
 };
 
 struct ProbeOptions {
   std::string directory = ".";  // where the run will write
   int64_t message_bytes = int64_t{4} << 20;
-  int rounds = 8;
+  int rounds = 8;  // messages per measurement of a link
   int64_t file_bytes = int64_t{16} << 20;
-  absl::Duration timeout = absl::Seconds(60);
-  Device* device = nullptr;  // this rank's GPU or null; ranks may differ
+  absl::Duration timeout = absl::Seconds(60);  // of each wait for a peer
+  Device* device = nullptr;                    // this rank's GPU or null; ranks may differ
 };
 
-// Errors: those of Communicator::Wait (the peer and the direction are named).
+// Makes this rank's measurements. Blocking: all ranks call it at the same place. Errors: those of Communicator::Wait
+// (the peer and the direction are named).
 absl::StatusOr<RankMeasurements> Probe(Communicator& communicator, const Stream& stream, const ProbeOptions& options);
 
-// Keeps the better of two measurements of one rank's speeds; everything else is `later`'s.
+// Returns `later` with the better value of each speed and time of both measurements of one rank.
 RankMeasurements Fastest(const RankMeasurements& earlier, RankMeasurements later);
 
 std::string MeasurementsToJson(const RankMeasurements& measured);

@@ -7,9 +7,9 @@
 //        └────────────────
 //         0             1,000
 // A column shows the mean of its points; columns without points are interpolated. Where curves cross, the first one is
-// drawn over the others. Points that are not finite are left out, and the legend counts them. If some curve falls (a
-// loss), a curve that rises above 1.25 times the highest first value is drawn along the frame's top edge, so that a
-// diverging run does not flatten the others.
+// drawn over the others. Points that are not finite are left out, and the legend counts them. If some curve falls, as a
+// loss does, the frame ends at 1.25 times the highest first value of a curve, and values above it are drawn along its
+// top edge, so that a diverging run does not flatten the others.
 // Threads: pure function.
 #pragma once
 

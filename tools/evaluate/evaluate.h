@@ -2,9 +2,10 @@
 //
 //   hadal evaluate RUN_OR_DIR --list LIST | --opus FOLDER [--tags PRESET] --out FOLDER
 //                  [--against FOLDER] [--train-corpus PREFIX] [--pivot en] [beam options of `hadal translate`]
-// The test splits of the list (configs/corpora.proto) are checked and copied before the first is translated. FOLDER
-// gets NAME.source, NAME.reference and NAME.hypothesis of each, lines as sacreBLEU reads them, and test_sets.json,
-// which names them; then `pyhadal evaluate FOLDER` (tools/python) scores them and writes the reports.
+// The test splits of the list (configs/corpora.proto) are checked and copied before the first is translated. For each
+// test set it writes NAME.source, NAME.reference and NAME.hypothesis into FOLDER, with lines as sacreBLEU reads them,
+// and test_sets.json, which names the sets; then `pyhadal evaluate FOLDER` (tools/python) scores them and writes the
+// reports.
 // After an interruption the same command continues: NAME.key identifies the checkpoint's contents, the options, the
 // source and the translation; a translation is kept if all of these are the same.
 // Only files that test_sets.json names are replaced; one process at a time writes into FOLDER.
@@ -21,12 +22,13 @@
 
 namespace hadal {
 
+// Of TranslateOptions, input, output and direction stay empty.
 struct EvaluateOptions : TranslateOptions {
-  std::string list, opus;    // one of them
-  std::string folder;        // for the files
+  std::string list, opus;    // LIST or, if that is empty, the folder of --opus
+  std::string folder;        // FOLDER of --out
   std::string against;       // another evaluation's folder; empty: none
-  std::string train_corpus;  // prefix; empty: sizes of training data are not known
-  std::string pivot = "en";
+  std::string train_corpus;  // prefix of the training corpus, for its sizes in the reports; empty: not known
+  std::string pivot = "en";  // the language by which the reports group directions (into, from and without it)
 };
 
 // All ranks call it together; rank 0 reads and writes. Blocking.

@@ -4,11 +4,13 @@
 //                       idle: tiles = ⌈m/T⌉·⌈n/T⌉·splits of k, waves = ⌈tiles / units⌉, rate = matmul_flops · tiles /
 //                       (waves · units). k is split (into parts of at least 4 T) if that shortens the product
 //   attention           max(operations / attention_flops, bytes / bandwidth, one kernel); scores stay on the chip
-//   joint               bias, dropout, gains, sum and LayerNorm in one pass: bytes / bandwidth, at least one kernel
-//   several streams     in place of joint: the passes of layers/hyper_segment.cc, and the product that makes the maps
+//   joint               the end of a sublayer: bias, dropout, gains, sum and LayerNorm in one pass: bytes / bandwidth,
+//                       at least one kernel
+//   hyper-connections   in place of joint, for several residual streams (kernels/hyper_connection.h): the passes over
+//                       them, and the product from which the mixing coefficients of each row are computed
 // Kernels run one after the other. The kernels are those of the GPU path (fused joint, attention without stored scores,
 // ReLU and bias inside products); for a CPU use a profile.
-// Assumes sentences of a typical length (pipeline_layout.h's) and full micro-batches.
+// Assumes sentences of kTypicalSentenceRows (pipeline/layout/pipeline_layout.h) and full micro-batches.
 #pragma once
 
 #include <memory>

@@ -2,13 +2,16 @@
 //
 //   hadal schedule print --kind 1f1b --stages 4 --micro-batches 8 [--chunks V]        draws it over time, with bubble
 //                                                                                     and live micro-batches
-//     --free-links                                                                    as it runs on CPUs
+//     --free-links                                                                    the schedule for ranks between
+//                                                                                     which messages take no time, as
+//                                                                                     `hadal train` uses it on CPUs
 //   hadal schedule print … --text                                                     prints its instructions, one per
 //                                                                                     line
 //   hadal schedule check … [--program FILE] [--outstanding-sends K]                   checks: no deadlock, nothing
 //                                                                                     missing or out of order
 // `check` runs the proof twice, with one outstanding send (rendezvous) and with K. FILE contains instructions as --text
-// prints them. Exit codes: 0 sound, 1 refused (deadlock: the cycle of ranks is named; overrun; malformed), 2 usage.
+// prints them. Exit codes: 0 sound, 1 refused (a deadlock: names the cycle of ranks; more received inputs than a
+// channel has buffers; malformed instructions), 2 usage.
 #pragma once
 
 #include <string>
@@ -37,16 +40,16 @@ struct ScheduleCommandOptions {
   ScheduleKind kind = ScheduleKind::k1F1B;
   ScheduleShape shape{.stages = 4, .chunks = 1, .micro_batches = 8};
   int outstanding_sends = 2;
-  bool forward_only = false;
-  bool text = false;
-  std::string program;  // a file to check instead of the schedule of `kind`
-  int backward_units = 2;
-  int columns = 48;
+  bool forward_only = false;  // the schedule of a validation
+  bool text = false;          // print instructions instead of the drawing
+  std::string program;        // a file to check instead of the schedule of `kind`
+  int backward_units = 2;     // of the drawing: a backward's units of time; a forward takes one
+  int columns = 48;           // of the drawing: units of time shown
 };
 
 // Returns the drawing or the text.  Errors: InvalidArgument.
 absl::StatusOr<std::string> PrintSchedule(const ScheduleCommandOptions& options);
-// Returns the checker's findings as text.  Errors: CheckSchedule's.
+// Returns the checker's findings as text.  Errors: those of CheckSchedule.
 absl::StatusOr<std::string> CheckScheduleCommand(const ScheduleCommandOptions& options);
 
 // Registers the subcommand; its callbacks store the exit code.

@@ -21,7 +21,7 @@ struct LinkRate {
   double bytes_per_second = 0;  // achieved; 0: transfers are free
   double latency_seconds = 0;
 
-  // How long a message of `bytes` occupies the link; it arrives latency_seconds later.
+  // Seconds for which a message of `bytes` occupies the link; the message arrives latency_seconds after that.
   double HeldSeconds(double bytes) const { return bytes_per_second > 0 ? bytes / bytes_per_second : 0; }
 };
 
@@ -32,7 +32,7 @@ enum class Precision { kFp32, kBf16 };
 // Machine: the planner's model of a cluster of equal nodes, in SI units. Made from a description
 // (configs/machine.proto), with its efficiency factors applied.
 //
-// One device runs one rank. Ranks fill nodes in order (process_grid.h: replicas of a stage are neighbours).
+// One device runs one rank. Ranks fill nodes in order (which ranks are neighbours: pipeline/options/grid_shape.h).
 struct Machine {
   std::string name;
   int nodes = 1;
@@ -43,15 +43,15 @@ struct Machine {
   double peak_flops = 0;               // per second and device; 0: not described, a profile must give it
   double matmul_flops = 0;             // achieved by large products
   double attention_flops = 0;          // achieved by attention's products
-  int matmul_units = 1;                // that work on tiles of a product in parallel: multiprocessors, cores
+  int matmul_units = 1;                // multiprocessors or cores, which compute tiles of a product in parallel
   int matmul_tile = 128;               // edge of a tile, in elements
   double memory_bytes_per_second = 0;  // achieved
   double kernel_seconds = 0;           // shortest time from one kernel's start to the next one's
-  double gap_seconds = 0;              // a device waits for its host, before each forward and backward
-  double call_seconds = 0;             // of the host, for each send or receive, or group of them
-  double grouped_call_seconds = 0;     // of the host, for each in a group
+  double gap_seconds = 0;              // StepCosts::GapSeconds
+  double call_seconds = 0;             // StepCosts::CallSeconds
+  double grouped_call_seconds = 0;     // StepCosts::GroupedCallSeconds
   LinkRate intra_node, inter_node;
-  bool overlap = true;
+  bool overlap = true;  // whether transfers overlap computation
 
   int devices() const { return nodes * devices_per_node; }
   DeviceKind device() const { return precision == Precision::kBf16 ? DeviceKind::kCuda : DeviceKind::kCpu; }
@@ -76,7 +76,7 @@ class StepCosts {
   virtual ~StepCosts() = default;
 
   // The seconds of each sublayer, for micro-batches of `capacity`.
-  // Errors: NotFound if the source has no costs for such micro-batches; names those it has.
+  // Errors: NotFound if the source (a profile) has no costs for such micro-batches; names the sizes that it has.
   virtual absl::StatusOr<std::vector<SublayerSeconds>> Sublayers(const ModelPlan& plan,
                                                                  const ActivationCapacity& capacity,
                                                                  bool recompute) const = 0;
@@ -89,8 +89,9 @@ class StepCosts {
   virtual LinkRate Link(bool leaves_node) const = 0;
   // Seconds that a rank's device waits for its host before each forward and backward.
   virtual double GapSeconds() const = 0;
-  // Seconds of a rank's host for each send or receive of any size, or for each group of them (CallSeconds), and the
-  // seconds that each call in a group adds (GroupedCallSeconds). A rank makes them one after the other.
+  // Seconds that a rank's host needs for a single send or receive of any size, or for a group of them (CallSeconds),
+  // and the seconds that each send or receive in a group adds (GroupedCallSeconds). A rank makes its calls one after
+  // the other.
   virtual double CallSeconds() const = 0;
   virtual double GroupedCallSeconds() const = 0;
   // Whether transfers overlap computation.

@@ -7,17 +7,17 @@
 //   compute            forward + recompute + backward, as measured, without core wait. With CompareWithCosts:
 //                      the costs' prediction + slower
 //   slower             compute that exceeds the prediction of a profile or a machine's costs; negative if it was faster
-//   core wait          time in compute and optimizer without a CPU core, because others used it
+//   core wait          time in compute and optimizer without a CPU core, because other processes or ranks used it
 //   bubble, imbalance  idle time in a replay of the schedule with the measured compute per stage (step_breakdown.h).
 //                      If ranks waited less than the replay says, the two share the measured wait
 //   exposed transfers  the remaining wait: transfers that compute did not hide, jitter between micro-batches
-//   communication      as measured, without idle time that the replay counts as wait: a sender waiting for space at its
-//                      neighbour, and a rank waiting in the tail for the last backward of others
+//   communication      as measured, without the idle time that the replay counts as wait: while a sender waits for
+//                      space at its neighbour, and while a rank waits in the tail for the last backward of others
 //   unexplained        the step minus everything measured
-// The step is rank 0's. Other ranks may have begun theirs while rank 0 still wrote the results of the last step, and
-// waited for it. If the parts therefore exceed the step, exposed transfers and then communication are reduced by the
-// difference.
-// Two parts can be negative: slower; imbalance, if unequal stages fit the schedule better than equal ones would.
+// The step's time is rank 0's. Other ranks may have begun the step while rank 0 still wrote the results of the last
+// step, and then have waited for rank 0. If the parts therefore exceed the step, exposed transfers and then
+// communication are reduced by the difference.
+// Two parts can be negative: slower, and imbalance (if unequal stages fit the schedule better than equal ones would).
 // Steady steps: steps with recorded stage times (long runs record only some, evenly spaced), except the first, which
 // pages memory in, and steps whose update was skipped.
 #pragma once
@@ -74,19 +74,20 @@ struct RunSummary {
   std::optional<TimeParts> parts;   // mean over the stages; absent without stage times
   bool wait_is_split = false;       // false: all waiting is in exposed_transfers (the config could not be read)
   int slowest_stage = -1;           // the stage that computes longest; -1 if not recorded
-  double slowest_excess = 0;        // its compute over the stages' mean, minus 1
-  // [stages] Compute with a core over what the costs predict, minus 1; empty without costs.
+  double slowest_excess = 0;        // that stage's compute / the stages' mean, minus 1
+  // [stages] compute without core wait / what the costs predict, minus 1; empty without CompareWithCosts.
   std::vector<double> beyond_costs;
 
   double tokens_per_second() const { return step_seconds > 0 ? tokens / step_seconds : 0; }
 };
 
-// Errors: those of the replay.
+// Errors: those of ReplaySchedule.
 absl::StatusOr<RunSummary> Summarize(const RunRecord& run);
 
 // If a stage computes at least a tenth longer than the mean of the others, and imbalance takes a hundredth of the step
-// or more, names it with the remedy and, if known, the reason; else "". Waiting for such a stage counts as imbalance if
-// it is slower on average, and as exposed transfers if it is slower only at some micro-batches.
+// or more, returns a sentence with the stage, the remedy and, if known, the reason; else "". Waiting for such a stage
+// counts as imbalance if the stage is slower on average, and as exposed transfers if it is slower only at some
+// micro-batches.
 std::string DescribeSlowStage(const RunSummary& summary);
 
 // A stage's time for computing in a step, by a profile or a machine's description: at full speed, with nothing else
@@ -97,18 +98,19 @@ struct ComputeCosts {
   double sum() const { return forward + recompute + backward; }
 };
 
-// Splits the compute of a run's step into what `costs` predict, an entry for each stage, and what exceeds it. Does
-// nothing without stage times, or if they are of another number of stages.
+// Splits the compute in summary.parts into what `costs` ([stages]) predict and the part "slower", and sets
+// summary.beyond_costs. Does nothing if the summary has no stage times, or those of another number of stages.
 void CompareWithCosts(const std::vector<ComputeCosts>& costs, RunSummary& summary);
 
 // The prediction of `hadal plan` for a finished run's own config and ranks, from a profile or a machine's description,
-// beside what was measured. A run's micro-batches are about as full as the profile's if both read the same corpus.
+// beside what was measured. The prediction takes micro-batches to be as full as the profile's, as they are if run and
+// profile read the same corpus.
 // `hadal train --profile FILE --machine FILE` stores both files in the run directory, so that the report finds them.
 struct RunPrediction {
   LayoutPrediction layout;
   std::string costs;            // the source of the costs
-  int64_t predicted_bytes = 0;  // held by the fullest rank
-  int64_t measured_bytes = 0;   // 0: not recorded
+  int64_t predicted_bytes = 0;  // memory of the rank that needs the most
+  int64_t measured_bytes = 0;   // the same, as measured; 0: not recorded
   double measured_seconds = 0;  // per step
   double utilisation = 0;  // operations of the model, without recomputation, over what matrix products alone reach here
   double roofline_share = 0;  // of the measured step: the predicted cost of all sublayers, spread over the ranks

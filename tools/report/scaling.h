@@ -7,8 +7,8 @@
 // This is strong scaling if all steps have as many tokens, and weak scaling if tokens grow with the cores; the formula
 // is the same.
 // Every part of a run's step (run_summary.h) is a part of c. So the loss of a run against run 0, c − c_0, is the sum of
-// the parts' differences, and each lost percent has a cause. `causes` are shares of c and sum to 1 − efficiency. A
-// negative cause is a gain.
+// the parts' differences, and each lost percent has a cause. ScalingRow::causes are these differences divided by c, and
+// sum to 1 − efficiency. A negative cause is a gain.
 // If the summaries have been compared with costs (CompareWithCosts), forward, recompute and backward are predicted
 // work, and "compute slower than profiled" is what exceeds it. Otherwise the three are as measured, and slower compute
 // appears as their loss against run 0.
@@ -28,12 +28,12 @@ namespace hadal {
 // no config could be read.
 std::vector<std::vector<std::string>> SettingsTable(const std::vector<RunRecord>& runs);
 
-// Returns why two runs are not layouts of one run: a config that cannot be read, or up to three fields with different
-// values, apart from fields of the layout, the batch's size, the run's length and its records; "" if they are. Derived
-// values are not compared, only the fields from which they are derived.
+// Returns why two runs cannot be compared as layouts of one run: a config that cannot be read, or up to three fields
+// with different values. Fields of the layout, the batch's size, the run's length and its records may differ. "": the
+// runs can be compared. Derived values are not compared, only the fields from which they are derived.
 std::string DifferenceBesideLayout(const RunRecord& a, const RunRecord& b);
 
-enum class ScalingKind { kStrong, kWeak, kMixed };
+enum class ScalingKind { kStrong, kWeak, kMixed };  // kMixed: neither
 
 struct ScalingRow {
   size_t run = 0;  // index in the runs given
@@ -43,7 +43,7 @@ struct ScalingRow {
   double tokens_per_second = 0;
   double speedup = 1;  // tokens/s over run 0's
   double efficiency = 1;
-  TimeParts causes;  // shares of this run's core time
+  TimeParts causes;  // see the top of this file
 };
 
 struct Scaling {
@@ -57,8 +57,9 @@ std::string ToString(ScalingKind kind);
 // times; names the run.
 absl::StatusOr<Scaling> CompareRuns(const std::vector<RunRecord>& runs, const std::vector<RunSummary>& summaries);
 
-// Describes the largest cause of a row's loss, with its remedy: a slow stage (run_summary.h) first if the waiting for
-// it is that. For a row above 105%: what makes row 0 slow. "" for a row whose causes are all below half a percent.
+// Describes the largest cause of a row's loss, with its remedy; if ranks mainly wait for a slow stage, that stage first
+// (DescribeSlowStage). For an efficiency above 105% describes what makes row 0 slow. "" if all causes are below half a
+// percent. `summary`: of the row's run.
 std::string DescribeLoss(const ScalingRow& row, const RunSummary& summary);
 
 }  // namespace hadal

@@ -4,9 +4,9 @@
 //   hadal summary run                            as text; a run that ends writes it to run/report.txt
 //   hadal summary run --profile here.textproto   also what `hadal plan --profile` predicts for the run; --machine: for
 //                                                a described machine
-//   hadal summary run1 run2 run4                 compares the runs; scaling efficiency and its losses if they differ in
-//                                                their layout only
-//     --format json|csv                          every number, for programs: pyhadal draws them and computes none again
+//   hadal summary run1 run2 run4                 compares the runs; with scaling efficiency and its losses if they
+//                                                differ in their layout only
+//     --format json|csv                          all numbers, for programs such as pyhadal, which draws them
 // Exit codes: 0, 1 a run cannot be read, 2 usage.
 #pragma once
 
@@ -35,7 +35,7 @@ struct Summary {
 
 // `costs`: for the predictions of all runs. If none are given, uses those of the first run that has stored its costs
 // (cost_files.h).
-// Errors: those of ReadRun and Summarize; PredictRun's if costs are given.
+// Errors: those of ReadRun and Summarize; those of PredictRun if costs are given.
 absl::StatusOr<Summary> MakeSummary(const std::vector<std::string>& directories, const CostFiles& costs = {});
 
 struct SummaryCell {
@@ -57,12 +57,12 @@ struct SummaryTable {
 std::vector<SummaryTable> MakeTables(const Summary& summary);
 
 std::string SummaryToText(const Summary& summary);
-// Every number, the tables, and the timelines of traced runs.
+// All numbers of the runs, MakeTables, and the timelines of traced runs.
 std::string SummaryToJson(const Summary& summary);
 // A line for each cell: table, row, column, value.
 std::string SummaryToCsv(const Summary& summary);
 
-// Writes a run's summary to its report.txt. Errors: MakeSummary's; file errors.
+// Writes a run's summary to its report.txt. Errors: those of MakeSummary; file errors.
 absl::Status WriteRunReport(const std::string& run_directory);
 
 // Registers the subcommand.
@@ -76,9 +76,9 @@ void AddSummaryCommand(Command app, int& exit_code);
 // pyhadal (tools/python/pyhadal/report.py) draws the numbers of `hadal summary --format json`. The page is one file
 // without scripts; the JSON is the summary's, the Markdown has its tables.
 // Exit codes: 0, 1 a file cannot be written, 2 usage, or a Python package is missing.
-// Writes the runs' summary to STEM.txt, and their page beside it if Python has the packages; else a message says how to
-// install them. Returns what was written, a path a line.
-// Errors: MakeSummary's; file errors.
+
+// Writes the runs' summary to `stem`.txt, and the page beside it if Python has the packages; else a message says how to
+// install them. Returns the paths written, one a line. Errors: those of MakeSummary; file errors.
 absl::StatusOr<std::string> WriteReport(const std::vector<std::string>& directories, const std::string& stem,
                                         const CostFiles& costs = {});
 

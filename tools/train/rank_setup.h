@@ -3,8 +3,9 @@
 // Every rank fills its RankSetup without communication, even after an error; then all ranks gather all records once
 // (train_start.h). AgreeOnSettings is a pure function of the records, so every rank returns the same result. It checks
 // in this order and returns the first difference, with the ranks and hosts that have it:
-//   program          another version sends other messages; only RankSetup::rank is read from it
-//   own error        an error of a rank in reading the config, the corpora or the run directory
+//   program          the executable file: another version sends other messages, and its RankSetup can be read only as
+//                    far as RankSetup::rank
+//   own error        RankSetup::error of some rank
 //   command, config  e.g. a config file on a node's local disk that would train another model there
 //   corpora          a rank would train on other sentences or other token ids
 //   device           only some ranks can use a GPU, or the requested device is impossible
@@ -46,8 +47,9 @@ struct RankSetup {
   std::string predecessor;  // the attempt that last owned the run directory; empty: none
 };
 
+// Pack serialises the record; Unpack is the inverse. If another version of the program has packed the bytes, fills only
+// `rank`.  Errors: Internal if the bytes are not a record.
 std::string Pack(const RankSetup& facts);
-// If another version packed the bytes, fills only `rank`.  Errors: Internal.
 absl::StatusOr<RankSetup> Unpack(std::string_view bytes);
 
 // The settings of command line and config that AgreeOnSettings resolves.
@@ -71,8 +73,8 @@ struct CommonSettings {
 
 // Compares all ranks and returns the common settings. `ranks`: in rank order, not empty. `request`: of this rank; used
 // only after commands and configs were found equal.
-// Errors: InvalidArgument for the differences above; a rank's own error as it is; Internal if the ranks share
-// no instruction set, or if only some ranks can use a GPU.
+// Errors: InvalidArgument for the differences above; RankSetup::error unchanged; Internal if the ranks have no
+// instruction set in common, or if only some ranks can use a GPU.
 absl::StatusOr<CommonSettings> AgreeOnSettings(std::span<const RankSetup> ranks, const RequestedSettings& request);
 
 }  // namespace hadal

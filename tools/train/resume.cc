@@ -109,7 +109,7 @@ absl::Status CheckSettings(const TrainArguments& arguments, const FoundCheckpoin
         " This run was started by another version of hadal, whose config this one does not read. It cannot "
         "be resumed: start over with --resume never, or in another --run-dir."));
   }
-  HADAL_ASSIGN_OR_RETURN(const std::string difference, DiffConfigs(before, config));
+  HADAL_ASSIGN_OR_RETURN(const std::string difference, ChangesToAccept(before, config));
   if (difference.empty()) return absl::OkStatus();
   if (arguments.accept_changes) {
     if (!arguments.Resets("data")) HADAL_RETURN_IF_ERROR(CheckOrder(found, before, config));

@@ -3,14 +3,14 @@
 // manifest; each rank loads and verifies its part. Damage may be found only while loading; all ranks then try the next
 // older checkpoint.
 //
-// Applies `--resume CHECKPOINT`, `--resume never` and `--reset` only once per job. Later attempts of the same job,
-// after a crash or a requeue by Slurm, resume from the newest checkpoint; applying the option again would discard the
-// progress of earlier attempts.
+// `--resume CHECKPOINT`, `--resume never` and `--reset` (the request) are applied only once per job. Later attempts
+// (starts) of the same job, after a crash or a requeue by Slurm, resume from the newest checkpoint; if they applied the
+// request again, they would discard the progress of earlier attempts.
 //
 // Rank 0 stores the request in RUN/checkpoints/resume_request, in four lines: HADAL_JOB_START, SLURM_JOB_ID, the values
-// of --resume and --reset (TrainArguments::StartRequest), and the step at which training continued. It does so when the
-// claim of the run directory has set later checkpoints aside, so any newer one was saved after the request was applied.
-// If an attempt ends before that, the next one applies the request.
+// of --resume and --reset (TrainArguments::StartRequest), and the step at which training continued. It does so after it
+// has claimed the run directory and set later checkpoints aside, so any newer checkpoint was saved after the request
+// was applied. If an attempt ends before that, the next one applies the request.
 // Two attempts belong to the same job if they have the same HADAL_JOB_START (launch/time_limit.h; set by the
 // supervisor and launch/hosts/train), or the same SLURM_JOB_ID with SLURM_RESTART_COUNT > 0. Any other attempt is a new
 // job.
@@ -53,7 +53,7 @@ absl::StatusOr<FoundCheckpoint> ChooseResume(const TrainArguments& arguments, co
                                              const std::vector<CheckpointParameter>& model, TrainingSinks& sinks);
 
 // Loads the initial state into `trainer`: a checkpoint of this run (--resume) or another run's weights (--init-from);
-// otherwise leaves it at step 0. `request`: the effective one.
+// otherwise leaves it at step 0. `request`: the result of ResumeOfThisAttempt. Blocking: all ranks call it.
 // Errors: on all ranks those of ChooseResume on rank 0, and InvalidArgument if model, vocabularies, tags or features
 // differ from the checkpoint's, if a run resumes with another training corpus without --reset data, or if --init-from
 // is of --run-dir itself; errors of loading and of Communicator::Wait.

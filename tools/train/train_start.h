@@ -2,8 +2,8 @@
 //
 // AgreeOnRun: each rank fills its RankSetup; all gather them; AgreeOnSettings computes the common settings; each rank
 // applies them; the ranks vote and lay out the pipeline. One gather suffices: each rank opens its GPU for the model of
-// its own config, and the results are used only if all configs are equal. What the run starts from: resume.h.
-// Blocking: collective calls, by all ranks together. Threads: one per rank.
+// its own config, and the results are used only if all configs are equal. resume.h then loads the initial state.
+// Blocking: AgreeOnRun, which all ranks call together; ApplySettings reads files. Threads: one per rank.
 #pragma once
 
 #include <atomic>
@@ -40,7 +40,7 @@ struct RunDevice {
 
 struct RunLayout {
   ModelPlan plan;           // rank 0's, used by all ranks
-  RankResources resources;  // memory and cores of the ranks
+  RankResources resources;  // the memory limit of a rank, and how messages travel
   PipelineLayout pipeline;  // of this rank's replica, with recomputation chosen so that it fits in memory
   Stream stream;            // on the rank's device, or on the CPU
 };
@@ -59,14 +59,15 @@ absl::StatusOr<AgreedRun> AgreeOnRun(const TrainArguments& arguments, absl::Stat
                                      World& world, Collectives& collectives, RunDevice& device, TrainingSinks& sinks);
 
 // Plans the pipeline for rank `rank`: the memory limit of a rank, and a partition of the model in which every rank's
-// part fits. `ranks`: of all ranks; `common`: the result of AgreeOnSettings. Pure.
+// part fits. `ranks`: the records of all ranks; `common`: the result of AgreeOnSettings. Pure.
 // Errors: ResourceExhausted if a rank would have no memory; those of MakeFittingLayout; InvalidArgument if the model
-// cannot be partitioned as configured. Both name the file or argument that set a field.
+// cannot be partitioned as configured. They name the file or argument that set a field.
 absl::StatusOr<RunLayout> LayOutRun(const TrainArguments& arguments, const TrainOptions& options,
                                     std::span<const RankSetup> ranks, const CommonSettings& common, int rank,
                                     const Stream& stream);
 
-// Applies the common settings on this rank: selects the instruction set, and verifies all of its corpora if it must.
+// Applies the common settings on this rank: selects the instruction set, and verifies all bytes of its corpora if
+// common.reads_all[rank].
 // Errors: those of Corpus::Open.
 absl::Status ApplySettings(const CommonSettings& common, int rank, PreparedRun& prepared);
 

@@ -27,27 +27,31 @@ namespace hadal {
 
 class TrainingSinks {
  public:
-  // `place`: may lack the pipeline position, which is known only after the model is partitioned.
+  // `identity`: need not have the stage, the replica and the attempt; Open sets them.
   TrainingSinks(RankIdentity identity, std::string run_directory)
       : identity_(std::move(identity)), run_directory_(std::move(run_directory)) {}
 
   MetricsSink& sink() { return fan_out_; }
   // Opens the files; rank 0 writes config.resolved.textproto. Call before training starts, after the attempt `attempt`
-  // has claimed the run directory.  Errors: Aborted if it owns it no longer; those of files.
+  // (start of the job) has claimed the run directory.  Errors: Aborted if another attempt owns the directory by now;
+  // those of files.
   absl::Status Open(const GridShape& grid, const std::string& config_text, int64_t first_step,
                     const std::string& attempt);
-  // Prints a message for the user to stderr at once and logs it (after Open, if earlier). Threads: any, after Open.
+  // Prints a message for the user to stderr at once, and logs it; a message before Open is logged by Open. Threads: one
+  // before Open returns, then any.
   void Tell(const std::string& text);
-  // Prints a warning that all ranks report; only rank 0 prints it.
+  // On rank 0 as Tell, with "warning: " in front; does nothing on other ranks, which call it with the same warning.
   void Warn(const std::string& text);
   // Parses the steps of --trace ("steps=7-9"); the trainer then writes their timeline into the run directory. "": no
-  // trace. This object must outlive the result.  Errors: InvalidArgument if `steps` is malformed or goes beyond `stop`.
+  // trace. This object must outlive the result.  Errors: InvalidArgument if `steps` is malformed or goes beyond
+  // stop.steps.
   absl::StatusOr<TraceRequest> MakeTraceRequest(const std::string& steps, const StopOptions& stop);
   // Writes the end of the run with `reason` and flushes all files.  Errors: the first write error.
   absl::Status Finish(std::string_view reason);
-  // Logs the process's exit code and last message; must be the last call. If Open was not called, first opens the log
-  // and writes the earlier messages, except in two cases: a usage error (kExitUsage) creates no run directory, and a
-  // launch that another one keeps out (`end` is Aborted) writes nothing there.
+  // Logs the process's exit code and last message, and reports the exit code to a supervisor; must be the last call. If
+  // Open was not called, first opens the log and writes the earlier messages, except in two cases: a usage error
+  // (kExitUsage) creates no run directory, and an attempt that another one has kept out (`end` is Aborted) writes
+  // nothing there.
   void LogEnd(int exit_code, const absl::Status& end);
 
  private:
@@ -65,16 +69,17 @@ class TrainingSinks {
 struct TrainArguments {
   ConfigArguments config;
   std::string run_directory = "run";
-  std::string resume = "auto";  // or "never", or a checkpoint
-  std::string init_from;        // a checkpoint or a run directory; empty: none
-  bool deepen = false;          // init_from's model has fewer layers
-  bool accept_changes = false;
+  std::string resume = "auto";     // or "never", or a checkpoint
+  std::string init_from;           // a checkpoint or a run directory; empty: none
+  bool deepen = false;             // init_from's model has fewer layers
+  bool accept_changes = false;     // resume although settings have changed
   std::vector<std::string> reset;  // "best", "data"
 
-  // --resume and --reset, as they are stored and compared.
+  // Returns --resume and --reset in one text, as resume.h stores and compares them.
   std::string StartRequest() const;
+  // Whether `reset` contains `what`.
   bool Resets(const std::string& what) const;
-  bool take_over = false;  // although another attempt is at work in the run directory
+  bool take_over = false;  // claim the run directory even if another attempt is writing to it
   std::string trace;       // "steps=100-102"; empty: none
   std::string stop_after;  // "3h55m"; empty: none
   DeviceRequest device;
@@ -92,13 +97,10 @@ struct PreparedRun {
   TimeLimit time_limit;
 };
 
-// Prepares `hadal train` on one rank: reads command line and config files, converts them to TrainOptions, and opens the
-// corpora and their vocabularies.
-//
-// Does not communicate: a rank reports its error in its RankSetup (rank_setup.h). Blocking: reads files. Threads: one
-// per rank.
-// Converts `config` (from LoadConfig(arguments.config)) to options and opens the corpora. `share`: the part of the
-// corpora's bytes that this rank verifies; the ranks of a host verify them together.
+// Prepares `hadal train` on one rank: converts `config` to TrainOptions, and opens the corpora and their vocabularies.
+// `config`: LoadConfig's result for arguments.config; an error is returned as it is. `share`: the part of the corpora's
+// bytes that this rank verifies; the ranks of a host verify them together.
+// Does not communicate: a rank reports its error in its RankSetup (rank_setup.h). Blocking: reads files.
 // Errors: those of LoadConfig; InvalidArgument, naming the file or argument that set the field; file errors.
 absl::StatusOr<PreparedRun> PrepareRun(const TrainArguments& arguments, absl::StatusOr<config::RunConfig> config,
                                        const CorpusShare& share);

@@ -21,11 +21,11 @@
 
 namespace hadal {
 
-// Counts the tokens of a text that a model's dictionary lacks. A dictionary has pieces of words; a model can read only
-// text that is cut into them.
+// Counts the tokens of a text that a model's dictionary lacks. A dictionary (fairseq's dict.txt) has pieces of words; a
+// model with a dictionary can read only text that is already cut into such pieces.
 class UnknownTokens {
  public:
-  // `tokens`: of a text in this vocabulary.
+  // Counts `tokens`, a text's token ids in `vocabulary`. Does nothing if that is no dictionary.
   void Count(const Vocabulary& vocabulary, std::span<const int32_t> tokens) {
     if (vocabulary.kind() != VocabularyKind::kDictionary) return;
     tokens_ += std::ssize(tokens);
@@ -43,12 +43,14 @@ class UnknownTokens {
   int64_t tokens_ = 0, unknown_ = 0;
 };
 
-// Returns the tags that a model reads text with: `given`, or, if that is not set, those that it was trained with.
-// Errors: InvalidArgument if it was trained with tags, and `given` are others, or no direction is known and `given` is
-// not set. Tags of older checkpoints are not known; without `given` they have none.
+// Returns the kind of tags with which a model reads text: `given` or, if that is not set, the kind with which it was
+// trained; kNone for an older checkpoint, which does not record it.
+// Errors: InvalidArgument if `given` is another kind than that of the model's training (kNone is always allowed), or if
+// the model was trained with tags, `given` is not set and there is no direction (`has_direction`).
 absl::StatusOr<LanguageTags> ChosenTags(const ModelCheckpoint& checkpoint, std::optional<LanguageTags> given,
                                         bool has_direction);
 
+// Ids of the tags that stand before the source and before the target.
 struct DirectionTags {
   std::vector<int32_t> source, target;  // one id or none
 };
@@ -56,17 +58,17 @@ struct DirectionTags {
 // Errors: InvalidArgument naming a tag that the model's vocabularies lack, and those they have.
 absl::StatusOr<DirectionTags> FindDirectionTags(const ModelCheckpoint& checkpoint, LanguageTags tags,
                                                 const Direction& direction);
-// The same of "en-de", with ChosenTags; no tags if there is neither direction nor kind of tags. Errors: also
-// InvalidArgument for one without the other.
+// The same for the direction "en-de" and the kind ChosenTags(checkpoint, tags, …). If `direction` is "" and the kind is
+// kNone, there are no tags. Errors: also InvalidArgument if only one of direction and kind is given.
 absl::StatusOr<DirectionTags> FindDirectionTags(const ModelCheckpoint& checkpoint, std::optional<LanguageTags> tags,
                                                 std::string_view direction);
 
 // Adds --direction and --tags to a subcommand. `help`: what --direction says.
 void AddDirectionOptions(Command command, const char* help, std::string& direction, std::optional<LanguageTags>& tags);
 
-// Returns the tokens that an output must begin with. The text is encoded as text of that vocabulary is: pieces of a
-// SentencePiece model, or the tokens of a dictionary. Words `__…__` at its start that are tokens, such as the tag
-// `__de__`, are these tokens: SentencePiece alone would put a "▁" before them.
+// Returns the tokens that an output must begin with: `text` encoded with `vocabulary`, as pieces of a SentencePiece
+// model or tokens of a dictionary. Words `__…__` at the start of the text that are tokens, such as the tag `__de__`,
+// become these tokens; SentencePiece alone would put a "▁" before them.
 // Errors: InvalidArgument naming the first word with a token that the vocabulary lacks.
 absl::StatusOr<std::vector<int32_t>> ForcedTokens(const Vocabulary& vocabulary, std::string_view text);
 

@@ -29,13 +29,13 @@ struct MetricOptions {
   int digits = 1;                                 // decimals of the score
   BleuTokenizer tokenizer = BleuTokenizer::k13a;  // BLEU
   int word_order = 0;                             // chrF
-  bool characters = false;                        // WER: CER instead
+  bool characters = false;                        // WER: computes CER, the rate of character errors, instead
 };
 
 // Scores the files and writes the result with a newline to `out`. Warns on `log` about references without spaces
 // between words, where the metric needs them.
-// Errors: a file that cannot be read, is not UTF-8 or has a line of more than 128 KiB (with its line), is empty, or has
-// another number of lines.
+// Errors: those of files; InvalidArgument if a file is not UTF-8 or has a line of more than 128 KiB (with the line's
+// number), is empty, or has another number of lines than the hypotheses.
 absl::Status RunMetric(const MetricOptions& options, std::istream& standard_input, std::ostream& out,
                        std::ostream& log);
 

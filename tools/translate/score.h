@@ -11,7 +11,8 @@
 // scores a language model's text as one stream instead (RunScoreStream).
 // The summary on `log` has the perplexity per token, exp(total nll / target tokens), and per word, exp(total nll /
 // words). Words are those of the target text, split at white space, plus one per line for its end (as fairseq and KenLM
-// count), independent of the vocabulary. Only the second can be compared between models with different vocabularies.
+// count), independent of the vocabulary. Only the perplexity per word can be compared between models with different
+// vocabularies.
 #pragma once
 
 #include <cstdint>
@@ -36,10 +37,10 @@ struct ScoreOptions {
   std::string direction;                  // "en-de"; empty: none
   std::optional<LanguageTags> tags;       // where the direction's tags stand; not set: as in training
   int64_t block = 0;                      // tokens of a block of the stream; 0: line by line
-  int64_t context = 0;                    // of a block's tokens, those that repeat the block before unscored
+  int64_t context = 0;                    // tokens at the start of a block that repeat the previous block, not scored
   int32_t batch_tokens = 2048;            // capacity of a batch in rows per side; also limits a sentence
   OverLong over_long = OverLong::kError;  // kSkip: prints "nan" and 0 and counts the pair in the summary
-  int64_t buffer_pairs = 2000;
+  int64_t buffer_pairs = 2000;            // pairs that are read, scored and written at a time
   double wait_timeout_seconds = 600;
   int32_t threads = 0;  // for the launcher: CPU threads per rank; 0: its share
 };
@@ -65,8 +66,8 @@ int64_t CountWords(absl::string_view line);
 // --context-window C; as there, </s> counts as a token.
 // Writes one line per block: the sum of the natural-log probabilities of its new tokens, and their number, separated by
 // a tab. The summary has the perplexity per token, and per word, as above.
-// As RunScore. Errors also: InvalidArgument for a model that translates, a block that is longer than the model's
-// positions or a batch, and a context that leaves no new token.
+// Ranks, input and output as for RunScore. Errors: those of RunScore; InvalidArgument for a model that translates, a
+// block that is longer than the model's positions or than a batch, and a context that leaves no new token.
 absl::Status RunScoreStream(const ScoreOptions& options, Communicator& communicator, const Stream& stream,
                             std::ostream& out, std::ostream& log);
 

@@ -1,5 +1,5 @@
-// The options of `hadal translate` and `hadal sample` (translate.h), and what the command line chooses of beam search
-// and sampling, over the config in the checkpoint.
+// The options of `hadal translate` and `hadal sample` (translate.h). Choices for beam search and sampling on the
+// command line override the config in the checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@
 
 namespace hadal {
 
-// An empty one keeps the value of the checkpoint's config.
+// A field that is not set keeps the value of the checkpoint's config.
 struct BeamChoices {
   std::optional<int32_t> beam;
   std::optional<double> length_penalty, max_length_a, max_length_b;
   std::optional<int32_t> min_length;  // empty: BeamOptions' default, because a config has no such field
   std::optional<int32_t> no_repeat_ngram;
-  // Any of these three: outputs are drawn; the others are DrawOptions' defaults.
+  // If any of these three is set, outputs are drawn; those that are not set have DrawOptions' defaults.
   std::optional<double> temperature;
   std::optional<int32_t> top_k;
   std::optional<double> top_p;
@@ -30,8 +30,8 @@ struct BeamChoices {
   bool samples() const { return temperature || top_k || top_p; }
 };
 
-// The search of the run that wrote the checkpoint, overridden by the choices. When sampling, `nbest` outputs are drawn,
-// without length penalty.
+// Returns the search options of the run that wrote the checkpoint, with `choices` in place of its values. If
+// choices.samples(), `nbest` outputs are drawn, without length penalty.
 // Errors: FailedPrecondition for a config that this version cannot read; InvalidArgument for a value out of range, for
 // nbest > beam, and for choices of beam search when sampling.
 absl::StatusOr<BeamOptions> ChosenBeam(const BeamChoices& choices, int32_t nbest, const ModelCheckpoint& checkpoint);
@@ -46,8 +46,8 @@ enum class OverLong { kError, kSkip };
 struct TranslateOptions {
   std::string checkpoint;       // a checkpoint, or a run directory
   bool language_model = false;  // `hadal sample`: the input's lines are prompts
-  std::string input;      // path; empty: standard input; of prompts: "-" is standard input, empty one empty prompt
-  std::string direction;  // "en-de"; empty: none
+  std::string input;  // path; empty: standard input. For `hadal sample` "-" is standard input, empty: one empty prompt
+  std::string direction;             // "en-de"; empty: none
   std::optional<LanguageTags> tags;  // where the direction's tags stand; not set: as in training
   std::string prefixes;              // path of the forced beginnings; empty: none
   std::string output;                // path; empty: standard output
@@ -57,7 +57,7 @@ struct TranslateOptions {
   bool print_scores = false, json = false;
   OverLong over_long = OverLong::kError;  // kSkip: writes an empty line and counts it in the summary
   PieceJoining joining = PieceJoining::kDefault;
-  int64_t buffer_lines = 2000;
+  int64_t buffer_lines = 2000;        // lines that are read, translated and written at a time
   double wait_timeout_seconds = 600;  // for waits on other ranks, not for reading
   int32_t threads = 0;                // for the launcher: CPU threads per rank; 0: its share
 };

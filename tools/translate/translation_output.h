@@ -18,8 +18,8 @@ namespace hadal {
 
 // The form of the output for one line of input:
 //
-//   text   up to nbest lines, best score first; the line's number and a tab before each if nbest > 1, its score and a
-//          tab if `scores`. A line end inside becomes a space. Without a hypothesis: one empty line
+//   text   up to nbest lines, best score first; before each, if nbest > 1, the input line's number and a tab, and, if
+//          `scores`, the score and a tab. A line end in a text becomes a space. Without a hypothesis: one empty line
 //   JSON   {"line": N, "source": "…", "hypotheses": [{"text": "…", "tokens": ["…", …, "</s>"], "score": S,
 //           "log_probabilities": [P, …]}, …]}   on one line; "prompt" instead of "source" for a language model
 // `tokens` and `log_probabilities` have one entry for each token, forced ones and </s> included; P is the model's
@@ -29,18 +29,19 @@ struct OutputForm {
   bool scores = false;  // before each text
   bool json = false;
   PieceJoining joining = PieceJoining::kDefault;
-  size_t hidden_tokens = 0;           // at the beginning, which the text does not show: a forced language tag
+  size_t hidden_tokens = 0;           // tokens at the beginning that the text does not show: a forced language tag
   const char* input_name = "source";  // JSON's key of the input's text
 };
 
-// The result ends in a newline. `number`: of the input's line, from 1; `input`: its text, read only for JSON.
+// Returns the output, which ends in a newline. `number`: of the input's line, from 1; `input`: that line's text, read
+// only for JSON.
 std::string FormatOutput(const OutputForm& form, const Vocabulary& vocabulary, int64_t number, std::string_view input,
                          std::span<const Hypothesis> hypotheses);
 
 // The file of --out, replaced atomically: it is written as PATH.partial and renamed by Finish; until then an existing
 // PATH is unchanged. Without Finish, PATH.partial remains with the lines written so far, if there are any. Links are
-// followed. A pipe, a device and an open file of the process (/dev/stdout) are written as they are.
-// Blocking: all.
+// followed. A pipe, a device and an open file of the process (/dev/stdout) are written directly.
+// Blocking: all calls.
 class OutputFile {
  public:
   OutputFile() = default;
@@ -48,7 +49,7 @@ class OutputFile {
   OutputFile& operator=(const OutputFile&) = delete;
   ~OutputFile();
 
-  // Errors: InvalidArgument if it would empty one of `inputs`; those of creating a file.
+  // Errors: InvalidArgument if `path` is one of the files `inputs`, which would be emptied; those of creating a file.
   absl::Status Open(const std::string& path, const std::vector<std::string>& inputs);
   // REQUIRES: Open returned OK, and Finish has not been called.
   std::ofstream& stream() { return stream_; }

@@ -103,7 +103,7 @@ TEST_F(ConfigCommand, ExplainPrintsAField) {
 std::string Resolved(const std::string& text) { return ResolvedConfigText(Parsed(text)).value(); }
 
 std::string Diff(const std::string& before, const std::string& after) {
-  return DiffConfigs(Parsed(before), Parsed(after)).value();
+  return ChangesToAccept(Parsed(before), Parsed(after)).value();
 }
 
 constexpr char kFull[] = R"(
