@@ -28,7 +28,7 @@ class VocabularyModel;
 enum class VocabularyKind { kSentencePiece, kDictionary };
 
 enum class PieceJoining {
-  kDefault,        // SentencePiece: as the model defines; dictionary: with spaces
+  kDefault,        // SentencePiece: as the model defines; dictionary: by the marks of its pieces, else with spaces
   kSpaces,         // unchanged tokens, separated by spaces
   kBpe,            // undoes subword-nmt: removes "@@ "
   kSentencePiece,  // undoes "▁": joins tokens without spaces, then "▁" becomes a space
