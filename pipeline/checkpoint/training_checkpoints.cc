@@ -118,18 +118,18 @@ absl::Status TrainingCheckpoints::ClaimHere(int64_t step) {
 absl::Status TrainingCheckpoints::AwaitSight() {
   constexpr std::string_view kWhat = "seeing the run directory";
   absl::Status claim;
-  for (int tries = 0; tries <= 10 * options_.sight_seconds; ++tries) {
-    if (tries > 0) absl::SleepFor(absl::Milliseconds(100));
+  for (int seconds = 0; seconds <= options_.sight_seconds; ++seconds) {
+    if (seconds == 5) Warn(absl::StrCat("not all hosts see ", options_.run_directory, " yet; waiting up to a minute"));
+    if (seconds > 0) absl::SleepFor(absl::Seconds(1));
     claim = CheckOwner(options_.run_directory, attempt_);
     HADAL_RETURN_IF_ERROR(collectives_.AllOk(rank_ == 0 ? claim : absl::OkStatus(), kWhat));
     HADAL_ASSIGN_OR_RETURN(const bool unseen, collectives_.AnyRank(!claim.ok(), kWhat));
     if (!unseen) return absl::OkStatus();
   }
   if (!claim.ok()) {
-    claim = absl::InvalidArgumentError(absl::StrCat(
-        "rank ", rank_, " (host ", HostName(), ") does not see what rank 0 has written to ", options_.run_directory,
-        "; put the run directory on a file system that all hosts share, and give its absolute path (`hadal "
-        "doctor` tests it)"));
+    claim = absl::InvalidArgumentError(
+        absl::StrCat("host ", HostName(), " does not see what rank 0 has written to ", options_.run_directory,
+                     "; put it on a file system that all hosts share, under one path (`hadal doctor` tests it)"));
   }
   return collectives_.AllOk(claim, kWhat);
 }

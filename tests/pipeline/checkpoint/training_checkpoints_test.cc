@@ -410,7 +410,7 @@ TEST_F(TrainingCheckpointsTest, ARunDirectoryThatTheRanksDoNotShareIsRefusedBefo
     return checkpoints.Claim(0);
   });
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("put the run directory on a file system that all hosts share"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("put it on a file system that all hosts share"));
 }
 
 // The ranks' patience is for ranks that say nothing: a file, a manifest or a removal may take longer.
