@@ -4,6 +4,7 @@
 #include <chrono>
 #include <set>
 #include <span>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -112,6 +113,27 @@ absl::Status TrainingCheckpoints::ClaimHere(int64_t step) {
   return absl::OkStatus();
 }
 
+// Checks that all ranks see rank 0's claim: a directory that some do not share holds no whole checkpoint, which only
+// the first save would find.
+absl::Status TrainingCheckpoints::AwaitSight() {
+  constexpr std::string_view kWhat = "seeing the run directory";
+  absl::Status claim;
+  for (int seconds = 0; seconds <= options_.sight_seconds; ++seconds) {
+    if (seconds == 5) Warn(absl::StrCat("not all hosts see ", options_.run_directory, " yet; waiting up to a minute"));
+    if (seconds > 0) absl::SleepFor(absl::Seconds(1));
+    claim = CheckOwner(options_.run_directory, attempt_);
+    HADAL_RETURN_IF_ERROR(collectives_.AllOk(rank_ == 0 ? claim : absl::OkStatus(), kWhat));
+    HADAL_ASSIGN_OR_RETURN(const bool unseen, collectives_.AnyRank(!claim.ok(), kWhat));
+    if (!unseen) return absl::OkStatus();
+  }
+  if (!claim.ok()) {
+    claim = absl::InvalidArgumentError(
+        absl::StrCat("host ", HostName(), " does not see what rank 0 has written to ", options_.run_directory,
+                     "; put it on a file system that all hosts share, under one path (`hadal doctor` tests it)"));
+  }
+  return collectives_.AllOk(claim, kWhat);
+}
+
 absl::Status TrainingCheckpoints::Claim(int64_t step) {
   attempt_ = rank_ == 0 ? NewCheckpointAttempt() : "";
   HADAL_RETURN_IF_ERROR(collectives_.Broadcast(attempt_, 0, "checkpoint attempt"));
@@ -128,6 +150,7 @@ absl::Status TrainingCheckpoints::Claim(int64_t step) {
     if (queue.ok()) queue_ = *std::move(queue);
   }
   HADAL_RETURN_IF_ERROR(collectives_.AllOk(claimed, "claiming the run directory"));
+  HADAL_RETURN_IF_ERROR(AwaitSight());
   last_step_ = loaded_elsewhere_ ? -1 : step;
   since_begin_.Restart();
   return absl::OkStatus();

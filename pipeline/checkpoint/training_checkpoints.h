@@ -51,6 +51,7 @@ struct TrainingCheckpointsOptions {
   InputKind inputs = {};                       // of the training data
   std::function<void(std::string_view)> warn;  // called on rank 0 with messages for the user; may be empty
   std::optional<std::string> predecessor;      // rank 0's: see RunOwnership::Options
+  int sight_seconds = 60;                      // for other hosts to see the claim: file systems may cache for 30
 };
 
 // A checkpoint chosen by rank 0 and broadcast to all ranks.
@@ -84,7 +85,7 @@ class TrainingCheckpoints {
   // Claims the run directory for this attempt, which continues from `step`; that step counts as saved. Removes
   // leftovers of earlier attempts and sets aside checkpoints of later steps. On a device, makes the queue of the
   // copies. Must be called before the first Begin. Errors, on all ranks: Aborted if another attempt owns the directory,
-  // or has moved or removed the checkpoint that this one has loaded.
+  // or has moved or removed the checkpoint that this one has loaded; InvalidArgument if a rank does not see the claim.
   absl::Status Claim(int64_t step);
   // The attempt that owns the run directory; empty before Claim.
   const std::string& attempt() const { return attempt_; }
@@ -129,6 +130,7 @@ class TrainingCheckpoints {
 
  private:
   absl::Status ClaimHere(int64_t step);
+  absl::Status AwaitSight();
   void Start(const TrainingProgress& progress, bool is_best);
   // Votes once on the save in progress. Returns true after the commit.  REQUIRES: saving().
   absl::StatusOr<bool> Advance();

@@ -19,7 +19,7 @@ absl::Status CheckFeatureKind(const InputKind& model, const InputKind& given, co
   return absl::InvalidArgumentError(absl::StrCat(
       name, " has ", DescribeFeatures(given), ", and the model reads ", DescribeFeatures(model),
       model.frame_width > 0 ? "; make the features as those of its training (speech_features.py --filters, "
-                              "--cmvn, audio of that rate)"
+                              "--cmvn, --rate)"
                             : ""));
 }
 

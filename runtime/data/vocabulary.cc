@@ -207,7 +207,8 @@ namespace {
 
 class DictionaryModel : public VocabularyModel {
  public:
-  using VocabularyModel::VocabularyModel;
+  DictionaryModel(TokenTable table, std::string contents, PieceJoining joining)
+      : VocabularyModel(std::move(table), std::move(contents)), joining_(joining) {}
 
   VocabularyKind kind() const override { return VocabularyKind::kDictionary; }
 
@@ -220,8 +221,27 @@ class DictionaryModel : public VocabularyModel {
     return ids;
   }
 
-  std::string Decode(std::span<const int32_t> ids) const override { return JoinWithSpaces(table(), ids); }
+  std::string Decode(std::span<const int32_t> ids) const override {
+    const std::string text = JoinWithSpaces(table(), ids);
+    if (joining_ == PieceJoining::kBpe) return UndoBpe(text);
+    return joining_ == PieceJoining::kSentencePiece ? UndoSentencePiece(text) : text;
+  }
+
+ private:
+  const PieceJoining joining_;
 };
+
+// How the tokens of a dictionary are joined: pieces mark that they do not end a word ("@@"), or that they begin one
+// ("▁"). A dictionary of words may have a few such strings.
+PieceJoining JoiningOf(const TokenTable& table) {
+  int32_t unfinished = 0, begun = 0;
+  for (int32_t id = kSpecialTokens; id < table.size(); ++id) {
+    unfinished += table.Token(id).ends_with("@@") ? 1 : 0;
+    begun += table.Token(id).starts_with(kWordStart) ? 1 : 0;
+  }
+  if (20 * std::max(unfinished, begun) < table.size()) return PieceJoining::kSpaces;
+  return unfinished > begun ? PieceJoining::kBpe : PieceJoining::kSentencePiece;
+}
 
 // Adds one line to the table. The error describes the fault in the line.
 absl::Status AddLine(std::string line, TokenTable& table) {
@@ -242,10 +262,36 @@ absl::Status AddLine(std::string line, TokenTable& table) {
     return absl::InvalidArgumentError(absl::StrCat("the token '", token, "' has a space inside"));
   }
   if (!table.Add(token, overwrite) && !overwrite) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the token '", token, "' already has the id ", table.Id(token), "; remove one of the two"));
+    const int32_t id = table.Id(token);
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the token '", token, "' already has the id ", id,
+        TokenTable::IsSpecial(id) ? ", as in every dictionary; remove this line" : "; remove one of the two"));
   }
   return absl::OkStatus();
+}
+
+// What a file is that is no dictionary, with the remedy; "" if it is not known. `line`: the first that is none.
+std::string KindOfOther(std::string_view contents, std::string_view line) {
+  if (contents.starts_with("\x1F\x8B")) return "is compressed with gzip; decompress it";
+  if (contents.starts_with("version https://git-lfs")) {
+    return "is a pointer of Git LFS, not the file itself; `git lfs pull` fetches that";
+  }
+  if (contents.starts_with('{') || contents.starts_with('[')) {
+    return "is JSON; give the SentencePiece model or dict.txt that belongs to it";
+  }
+  double score = 0;
+  const size_t tab = line.rfind('\t');
+  if (tab != std::string_view::npos && absl::SimpleAtod(std::string(line.substr(tab + 1)), &score)) {
+    return "is a SentencePiece model's list of pieces; give the model itself (.model)";
+  }
+  return "";
+}
+
+// Whether all lines are "token: id", as in YAML.
+bool IsYaml(const TokenTable& table) {
+  bool all = table.size() > kSpecialTokens + 1;
+  for (int32_t id = kSpecialTokens; all && id < table.size(); ++id) all = table.Token(id).ends_with(':');
+  return all;
 }
 
 }  // namespace
@@ -259,13 +305,22 @@ absl::StatusOr<std::unique_ptr<const VocabularyModel>> ParseDictionary(std::stri
     std::string line = contents.substr(begin, end - begin);
     begin = end + 1;
     absl::StripTrailingAsciiWhitespace(&line);
-    if (const absl::Status status = AddLine(std::move(line), table); !status.ok()) {
+    if (const absl::Status status = AddLine(line, table); !status.ok()) {
+      if (const std::string kind = KindOfOther(contents, line); !kind.empty()) {
+        return absl::InvalidArgumentError(absl::StrCat(name, " ", kind));
+      }
       return absl::InvalidArgumentError(
           absl::StrCat(name, ", line ", number, ": ", status.message(),
                        " (this is neither a SentencePiece model nor a fairseq dictionary, or a damaged one)"));
     }
   }
-  return std::make_unique<const DictionaryModel>(std::move(table), std::move(contents));
+  if (IsYaml(table)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, " has 'token: id' lines, as a YAML vocabulary; write 'token count' lines instead, in the ",
+                     "order of the ids, without the special tokens"));
+  }
+  const PieceJoining joining = JoiningOf(table);
+  return std::make_unique<const DictionaryModel>(std::move(table), std::move(contents), joining);
 }
 
 // A SentencePiece model, renumbered to hadal's ids: the four special tokens, then every other piece in the model's

@@ -11,6 +11,13 @@ fail() { echo "FAILED: $1"; tail -n 20 "$work/log"; exit 1; }
 cmake --install "$build" --prefix "$work/prefix" > "$work/log" 2>&1 || fail "cmake --install"
 mv "$work/prefix" "$work/elsewhere"
 [ -f "$work/elsewhere/share/hadal/launch/slurm/train.sbatch" ] || fail "no Slurm script"
+# Beside what debian:12 and openmpi-bin bring.
+for package in $(ldd "$work/elsewhere/bin/hadal" | awk '{ print $1 }' | grep -E '^lib(absl|expat|hwy|sentencepiece)' |
+  sed -E 's/^libabsl_.*\.so\./libabsl/; s/^libexpat\.so\./libexpat/; s/^libhwy\.so\./libhwy/; s/^libsentencepiece.*\.so\./libsentencepiece/' | sort -u); do
+  for image in Dockerfile Dockerfile.cuda; do
+    grep -q "openmpi-bin .*$package\b" "$source/launch/containers/$image" || fail "launch/containers/$image does not install $package"
+  done
+done
 cat > "$work/use" <<'END'
 set -e
 cd "$1/run"

@@ -68,6 +68,7 @@ std::string SettingsJson(const CheckpointReader& reader) {
   for (const AttachedFile& file : manifest.attachments) vocabularies.push_back(file.name);
   const std::string settings = manifest.model_settings.empty() ? "{}" : manifest.model_settings;
   nlohmann::ordered_json json = {{"model", nlohmann::ordered_json::parse(settings)},
+                                 {"inputs", nlohmann::ordered_json::parse(manifest.ToString())["inputs"]},
                                  {"vocabularies", std::move(vocabularies)},
                                  {"step", manifest.progress.step},
                                  {"update", manifest.progress.growth_update()},

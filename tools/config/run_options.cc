@@ -275,8 +275,9 @@ absl::Status CheckTrainable(const TrainOptions& options) {
     return absl::InvalidArgumentError("the run has no limit; set stop.steps, stop.epochs or stop.minutes");
   }
   if (options.validation.every_steps > 0 && options.validation_data.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("validation.every_steps = ", options.validation.every_steps,
-                                                   " needs data.validation, the prefix of a prepared corpus"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("validation.every_steps = ", options.validation.every_steps,
+                     " needs data.validation, the prefix of a prepared corpus; 0 trains without validations"));
   }
   if (options.validation.bleu_sentences > 0 && !options.model.has_encoder()) {
     return absl::InvalidArgumentError(

@@ -42,7 +42,8 @@ std::string Advice(const SkippedLines& skipped, const PrepareOptions& options) {
     return "check that it is the right file, or leave out the filter";
   }
   if (skipped.too_long >= std::max(skipped.empty, skipped.invalid)) {
-    return absl::StrCat("raise --max-tokens ", options.max_tokens, ", or use a vocabulary that fits the text");
+    return absl::StrCat("raise --max-tokens ", options.max_tokens,
+                        ", use a vocabulary that fits the text, or cut it into shorter lines");
   }
   if (skipped.invalid > skipped.empty) return "convert the file (for example with iconv)";
   return options.monolingual ? "check that it is the right file"

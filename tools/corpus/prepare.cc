@@ -21,6 +21,7 @@
 #include "tools/corpus/corpora_list.h"
 #include "tools/corpus/feature_reader.h"
 #include "tools/corpus/prepare_corpus.h"
+#include "tools/corpus/text_lines.h"
 #include "tools/output/human_units.h"
 #include "tools/tool_exit_code.h"
 
@@ -189,6 +190,8 @@ void DescribeSplit(const Split& split, const WrittenSplit& written, const Prepar
   out << " (longest " << statistics.longest_target << ", "
       << UnknownShare(statistics.target_unknown, statistics.target_tokens) << "); "
       << DescribeSkipped(total.skipped, total.lines, options) << std::endl;
+  out << UnknownWarning("source", statistics.source_unknown, statistics.source_tokens)
+      << UnknownWarning("target", statistics.target_unknown, statistics.target_tokens) << std::flush;
   const std::string warning = MostlySkipped(split.name, split.first_file(), total.lines, total.skipped, options);
   if (!warning.empty()) out << "warning: " << warning << std::endl;
 }

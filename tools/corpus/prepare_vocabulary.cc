@@ -5,6 +5,7 @@
 #include <numeric>
 #include <ostream>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -78,6 +79,17 @@ void WarnOfSpecialTokens(int64_t lines, const CorpusVocabularies& vocabularies, 
   out << "warning: " << HumanCount(lines) << " lines spell <s>, </s>, <pad> or <unk>, whose characters are not counted "
       << "for the vocabulary; it lacks " << missing
       << ", which become <unk> there. Write such marks in another way, as [s]" << std::endl;
+}
+
+// Text that another program has cut into pieces: the model would learn their marks, and scores would be of pieces.
+void WarnOfPieces(const SampledText& text, std::ostream& out) {
+  constexpr ptrdiff_t kMany = 10;  // one line in so many
+  for (const auto& [mark, name] : {std::pair("@@ ", "subword-nmt's"), std::pair("\xE2\x96\x81", "SentencePiece's")}) {
+    const auto has_mark = [&](const std::string& line) { return absl::StrContains(line, mark); };
+    if (std::ranges::count_if(text.target, has_mark) * kMany <= std::ssize(text.target)) continue;
+    out << "warning: the text is already in pieces (" << name << " mark \"" << mark << "\"): give it as it was before "
+        << "that, or with its own dictionary (--vocab dict.txt)" << std::endl;
+  }
 }
 
 absl::StatusOr<CorpusVocabularies> TrainOn(const PrepareOptions& options, SampledText text) {
@@ -163,6 +175,7 @@ absl::StatusOr<CorpusVocabularies> TrainVocabularies(const PrepareOptions& optio
   HADAL_ASSIGN_OR_RETURN(SampledText text, SampleText(train, options, survey, counts));
   Announce(options, static_cast<int64_t>(text.target.size()), out);
   const int64_t special = words ? 0 : LinesWithSpecialTokens(text);
+  if (!words) WarnOfPieces(text, out);
   HADAL_ASSIGN_OR_RETURN(CorpusVocabularies vocabularies, TrainOn(options, std::move(text)));
   WarnOfSpecialTokens(special, vocabularies, out);
   return vocabularies;

@@ -105,6 +105,9 @@ absl::Status CheckIsPlainText(const std::string& name, absl::string_view first_l
     if (!absl::StartsWith(first_line, kind.first_bytes)) continue;
     return refuse(kind.name, absl::StrCat("; UTF-8 text is needed: convert it with `", kind.to_text, " FILE > TEXT`"));
   }
+  if (absl::StartsWith(first_line, "version https://git-lfs")) {
+    return refuse("a pointer of Git LFS, not the file itself", "; `git lfs pull` fetches that");
+  }
   const bool is_index = absl::StartsWith(first_line, "MMIDIDX") || absl::StartsWith(first_line, "TNTIDX");
   if (is_index || (absl::EndsWith(name, ".bin") && PathExists(name.substr(0, name.size() - 4) + ".idx"))) {
     return refuse(
@@ -114,13 +117,21 @@ absl::Status CheckIsPlainText(const std::string& name, absl::string_view first_l
   }
   const bool is_declaration = absl::StartsWith(first_line, "<?xml") && absl::StrContains(first_line, "?>");
   if (absl::StrContains(first_line.substr(0, 512), "<tmx") || (is_declaration && first_line.size() < 128)) {
-    return refuse("XML; if it is TMX, which has both languages", ", give it alone, as --direction de-en --train FILE");
+    return refuse("XML; if it is TMX, which has both languages",
+                  ", `hadal prepare --direction de-en --train FILE` reads it");
   }
   const size_t carriage_return = first_line.find('\r');
   if (carriage_return < first_line.size() - 1 && rest.peek() == std::istream::traits_type::eof()) {
     return refuse("text whose lines end in CR alone", "; convert it with `tr '\\r' '\\n' < FILE > TEXT`");
   }
   return absl::OkStatus();
+}
+
+std::string UnknownWarning(const char* side, int64_t unknown, int64_t tokens) {
+  if (10 * unknown <= tokens) return "";
+  return absl::StrCat("warning: ", 100 * unknown / tokens, "% of the ", side,
+                      " tokens are unknown: is this the text's vocabulary, and is the text segmented as it was for "
+                      "that?\n");
 }
 
 int64_t TextBytes(std::span<const std::string> paths) {

@@ -29,6 +29,10 @@ absl::StatusOr<std::unique_ptr<std::istream>> OpenText(const std::string& path);
 // binarised text, and for text whose lines end in CR alone.
 absl::Status CheckIsPlainText(const std::string& name, absl::string_view first_line, std::istream& rest);
 
+// A line with a warning if more than a tenth of a text's tokens are unknown to its vocabulary, else "". Most often the
+// text is not segmented as the one that the vocabulary was made of. `side`: source or target.
+std::string UnknownWarning(const char* side, int64_t unknown, int64_t tokens);
+
 // Returns the bytes of text in the files, for showing progress; the path "" counts as an empty file. 0: unknown,
 // because a file is compressed or not regular.
 int64_t TextBytes(std::span<const std::string> paths);

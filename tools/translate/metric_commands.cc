@@ -7,6 +7,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
@@ -27,6 +30,30 @@ constexpr size_t kMostScoredBytes = size_t{512} << 20;  // lines of one text in 
 // Of a line: WER takes words² time (some 7 s for such a line of one-letter words), CER characters², chrF 80 bytes of
 // memory a character.
 constexpr size_t kMostLineBytes = size_t{128} << 10;
+
+// What most of the lines look like that are not plain sentences, with the remedy: their score means little. Or "".
+std::string NotSentences(const std::vector<std::string>& lines) {
+  static constexpr std::pair<bool (*)(const std::string& line), const char*> kKinds[] = {
+      {[](const std::string& line) { return line.starts_with("{\""); }, "JSON; score the text of each object"},
+      {[](const std::string& line) {
+         double score = 0;
+         const size_t tab = line.find('\t');
+         return tab != std::string::npos && absl::SimpleAtod(line.substr(0, tab), &score);
+       },
+       "a score, a tab and a sentence; `cut -f2-` leaves the sentence"},
+      {[](const std::string& line) {
+         return line.size() > 3 && absl::StrContains("SHTDP", line[0]) && line[1] == '-' &&
+                absl::ascii_isdigit(line[2]) && absl::StrContains(line, '\t');
+       },
+       "lines of fairseq-generate; score the sentences of its D- and T-lines"},
+      {[](const std::string& line) { return absl::StrContains(line, "@@ ") || line.starts_with("\xE2\x96\x81"); },
+       "pieces of words; join them first"},
+      {[](const std::string& line) { return line.ends_with(" ."); }, "tokenised text; detokenise it first"}};
+  for (const auto& [looks, what] : kKinds) {
+    if (2 * std::ranges::count_if(lines, looks) > std::ssize(lines)) return what;
+  }
+  return "";
+}
 
 // The lines of `in`, without trailing white space; a byte order mark is a part of the first word, as in sacreBLEU.
 // `name`: its name in errors.
@@ -54,6 +81,9 @@ absl::StatusOr<std::vector<std::string>> ReadLines(std::istream& in, const std::
     log << "warning: " << Printable(name)
         << " begins with a byte order mark, which counts as a part of its first word, as in "
         << "sacreBLEU; remove it with `sed -i '1s/^\\xEF\\xBB\\xBF//' FILE`\n";
+  }
+  if (const std::string kind = NotSentences(lines); !kind.empty()) {
+    log << "warning: most lines of " << Printable(name) << " look like " << kind << "\n";
   }
   return lines;
 }
@@ -177,7 +207,8 @@ absl::Status RunMetric(const MetricOptions& options, std::istream& standard_inpu
     if (references[r].size() == hypotheses.size()) continue;
     return absl::InvalidArgumentError(
         absl::StrCat(options.references[r], " has ", references[r].size(), " lines, but there are ", hypotheses.size(),
-                     " hypotheses; both need one line per sentence, including empty lines"));
+                     " hypotheses; both need one line per sentence, including empty lines",
+                     hypotheses.size() % references[r].size() == 0 ? " (--nbest prints several per sentence)" : ""));
   }
   const bool bleu = options.metric == Metric::kBleu && options.tokenizer == BleuTokenizer::k13a;
   if ((bleu || (options.metric == Metric::kWer && !options.characters)) &&

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -19,6 +20,7 @@
 #include "runtime/clock.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/data/packed_batch.h"
+#include "runtime/data/vocabulary.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/corpus/feature_reader.h"
@@ -309,6 +311,8 @@ class Translator {
   absl::Status TakeSource(const std::string& line, const std::string& prefix, Buffer& buffer) {
     std::vector<int32_t> tokens = model_->checkpoint().source_vocabulary().Encode(line);
     if (tokens.empty()) return absl::OkStatus();
+    source_tokens_ += std::ssize(tokens);
+    source_unknown_ += std::ranges::count(tokens, kUnknownToken);
     tokens.insert(tokens.begin(), tags_.source.begin(), tags_.source.end());
     const auto length = static_cast<int64_t>(tokens.size());
     if (length > decoder_->longest_source_tokens()) {
@@ -413,6 +417,7 @@ class Translator {
       streams_.log << absl::StrFormat("skipped %s sentences longer than %d tokens: their lines are empty\n",
                                       HumanCount(skipped_), decoder_->longest_source_tokens());
     }
+    streams_.log << UnknownWarning("source", source_unknown_, source_tokens_);
   }
 
   TranslateOptions options_;
@@ -432,7 +437,7 @@ class Translator {
   std::unique_ptr<Decoder> decoder_;
   std::optional<WorkProgress> progress_;
   double seconds_ = 0;
-  int64_t translated_ = 0, tokens_ = 0, skipped_ = 0;
+  int64_t translated_ = 0, tokens_ = 0, skipped_ = 0, source_tokens_ = 0, source_unknown_ = 0;
   bool warned_ = false;  // of unknown tokens
 };
 

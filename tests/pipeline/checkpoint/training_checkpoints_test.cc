@@ -396,6 +396,23 @@ TEST_F(TrainingCheckpointsTest, ASaveIsOverWhenTheRanksHaveLostEachOther) {
   }
 }
 
+// Each has a folder of its name, and the second host's has the record of another attempt.
+TEST_F(TrainingCheckpointsTest, ARunDirectoryThatTheRanksDoNotShareIsRefusedBeforeAnyStep) {
+  const TemporaryDirectory elsewhere;
+  ASSERT_TRUE(Attempt(elsewhere.path()).checkpoints.Claim(0).ok());
+  const Attempt attempt(run_.path());
+  InProcessWorld world(2);
+  const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
+    Collectives collectives(communicator, absl::Seconds(30));
+    TrainingCheckpoints checkpoints(
+        {.run_directory = communicator.rank() == 0 ? run_.path() : elsewhere.path(), .sight_seconds = 0}, attempt.state,
+        communicator.rank(), collectives, /*sink=*/nullptr, /*trace=*/nullptr);
+    return checkpoints.Claim(0);
+  });
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("put it on a file system that all hosts share"));
+}
+
 // The ranks' patience is for ranks that say nothing: a file, a manifest or a removal may take longer.
 TEST_F(TrainingCheckpointsTest, ASlowDiskIsNoHang) {
   for (const char* const slow : {"rank_00001.safetensors", "manifest.json"}) {

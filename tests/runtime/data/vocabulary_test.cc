@@ -46,14 +46,21 @@ TEST(VocabularyTest, DictionaryEncodesBetweenSpaces) {
 TEST(VocabularyTest, DecodeJoinsAsAsked) {
   const Vocabulary bpe = *Vocabulary::FromTokens({"lo@@", "w@@", "er", "house"});
   const std::vector<int32_t> ids = {kBosToken, 4, 5, 6, 7, kEosToken, kPadToken};
-  EXPECT_EQ(bpe.Decode(ids), "lo@@ w@@ er house");
+  EXPECT_EQ(bpe.Decode(ids, PieceJoining::kSpaces), "lo@@ w@@ er house");
   EXPECT_EQ(bpe.Decode(ids, PieceJoining::kBpe), "lower house");
+  EXPECT_EQ(bpe.Decode(ids), "lower house") << "the dictionary is one of pieces";
   EXPECT_EQ(bpe.Decode(std::vector<int32_t>{4, 5}, PieceJoining::kBpe), "low");  // a word cut off at its end
 
   const Vocabulary pieces = *Vocabulary::FromTokens({"▁lo", "w", "▁house"});
   EXPECT_EQ(pieces.Decode(std::vector<int32_t>{4, 5, 6}, PieceJoining::kSentencePiece), "low house");
-  EXPECT_EQ(pieces.Decode(std::vector<int32_t>{4, kUnknownToken}), "▁lo <unk>");
+  EXPECT_EQ(pieces.Decode(std::vector<int32_t>{4, 5, 6}), "low house");
   EXPECT_EQ(pieces.Decode({}), "");
+
+  std::vector<std::string> words(40, "");
+  for (size_t i = 0; i < words.size(); ++i) words[i] = absl::StrCat("w", i);
+  words[0] = "e@@";
+  const Vocabulary mostly_words = *Vocabulary::FromTokens(words);
+  EXPECT_EQ(mostly_words.Decode(std::vector<int32_t>{4, 5, kUnknownToken}), "e@@ w1 <unk>") << "one may be text";
 }
 
 TEST(VocabularyTest, DictionaryFileRoundTrips) {
@@ -79,12 +86,21 @@ TEST(VocabularyTest, BadDictionariesNameTheLine) {
   EXPECT_THAT(Message(Vocabulary::Parse("a 1\n\nb 1\n", "d.txt")), HasSubstr("line 2"));
   EXPECT_THAT(Message(Vocabulary::Parse("a 1\nb x\n", "d.txt")), HasSubstr("'x' is not a number"));
   EXPECT_THAT(Message(Vocabulary::Parse("a 1\na 1\n", "d.txt")), HasSubstr("'a' already has the id 4"));
-  EXPECT_THAT(Message(Vocabulary::Parse("<pad> 1\n", "d.txt")), HasSubstr("'<pad>' already has the id 1"));
+  EXPECT_THAT(Message(Vocabulary::Parse("<pad> 1\n", "d.txt")), HasSubstr("'<pad>' already has the id 1, as in every"));
   EXPECT_THAT(Message(Vocabulary::Parse("a b 1\n", "d.txt")), HasSubstr("space inside"));
   EXPECT_THAT(Message(Vocabulary::Parse("", "d.txt")), HasSubstr("is empty"));
   EXPECT_THAT(Message(Vocabulary::FromTokens({"a", "a"})), HasSubstr("already"));
   EXPECT_THAT(Message(Vocabulary::FromTokens({""})), HasSubstr("line 1"));
   EXPECT_EQ(Vocabulary::Load("/nonexistent/dict.txt").status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(VocabularyTest, OtherProgramsVocabulariesAreNamedWithTheRemedy) {
+  EXPECT_THAT(Message(Vocabulary::Parse("\x1F\x8B\x08\x01", "d")), HasSubstr("d is compressed with gzip"));
+  EXPECT_THAT(Message(Vocabulary::Parse("version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "d")),
+              HasSubstr("`git lfs pull`"));
+  EXPECT_THAT(Message(Vocabulary::Parse("{\n\"a\": 1\n}\n", "d")), HasSubstr("d is JSON"));
+  EXPECT_THAT(Message(Vocabulary::Parse("<unk>\t0\n▁the\t-3.2\n", "d")), HasSubstr("give the model itself (.model)"));
+  EXPECT_THAT(Message(Vocabulary::Parse("</s>: 0\n<unk>: 1\nthe: 2\n", "d")), HasSubstr("a YAML vocabulary"));
 }
 
 // SentencePiece models that others trained, whose special pieces have other ids, or are not there: they are renumbered

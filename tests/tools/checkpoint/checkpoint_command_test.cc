@@ -191,6 +191,7 @@ TEST_F(CheckpointCommandTest, ExportWritesWholeTensors) {
   }
   const auto settings = nlohmann::json::parse(Contents(run_ / "out/model.json"));
   EXPECT_EQ(settings["model"]["d_model"], 256);
+  EXPECT_EQ(settings["inputs"], nlohmann::json::object()) << "text without tags";
   EXPECT_EQ(settings["step"], 5);
   EXPECT_EQ(settings["vocabularies"], nlohmann::json({"vocabulary.model"}));
   EXPECT_EQ(Contents(run_ / "out/vocabulary.model"), std::string("bytes\0\n", 7));

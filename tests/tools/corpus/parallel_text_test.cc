@@ -342,7 +342,8 @@ TEST(TextLines, FilesOfOtherProgramsAreNamedWithTheRemedy) {
   EXPECT_THAT(said("a", std::string("MMIDIDX\0\0", 9)), HasSubstr("fairseq's binarised text; give the text"));
   SetContents(directory / "train.de-en.de.idx", "MMIDIDX");
   EXPECT_THAT(said("train.de-en.de.bin", "\x05\x00\x09"), HasSubstr("--source-vocab and --target-vocab"));
-  EXPECT_THAT(said("a", "<?xml version=\"1.0\"?>\n<tmx/>"), HasSubstr("give it alone, as --direction"));
+  EXPECT_THAT(said("a", "<?xml version=\"1.0\"?>\n<tmx/>"), HasSubstr("`hadal prepare --direction"));
+  EXPECT_THAT(said("a", "version https://git-lfs.github.com/spec/v1\noid sha256:1\n"), HasSubstr("`git lfs pull`"));
   // A stray CR is text, and so is a line of markup.
   EXPECT_EQ(said("a", "one\rtwo\nthree\n"), "");
   EXPECT_EQ(said("a.bin", "text\n"), "");

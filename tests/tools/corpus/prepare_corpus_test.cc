@@ -138,10 +138,11 @@ TEST_F(PrepareTest, NothingLeftIsAnError) {
   ExpectError({"text (", "is empty"});
 }
 
-// A NUL, spelt special tokens, pieces' own marks, an emoji; the last line is blank only after normalisation.
+// A NUL, spelt special tokens, pieces' own marks, a line separator (which ends no line), an emoji; the last line is
+// blank only after normalisation.
 TEST_F(PrepareTest, OddTextIsKept) {
   const std::string nul(1, '\0');
-  Write("train.en", absl::StrCat("a", nul, "b\n<s> </s> <unk>\n▁▁ @@ \xF0\x9F\x98\x80\n \xE2\x80\x8B \n"));
+  Write("train.en", absl::StrCat("a", nul, "b\n<s> </s> <unk>\n▁▁\u2028@@ \xF0\x9F\x98\x80\n \xE2\x80\x8B \n"));
   Write("train.de", "c\nd\ne\nf\n");
   options_.training.size = 22;
   ASSERT_EQ(Run(), absl::OkStatus());

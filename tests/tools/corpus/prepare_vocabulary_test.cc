@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "runtime/data/corpus.h"
 #include "tests/tools/corpus/prepare_fixture.h"
@@ -42,6 +43,23 @@ TEST_F(PrepareTest, ATextOfUnknownTokensIsShownAsSuch) {
   options_.source_vocabulary = options_.target_vocabulary = Path("dict.txt");
   ASSERT_TRUE(Run().ok());
   EXPECT_THAT(out_.str(), HasSubstr("source 1 tokens (longest 1, 100% unknown)"));
+  EXPECT_THAT(out_.str(), HasSubstr("warning: 100% of the source tokens are unknown"));
+  EXPECT_THAT(out_.str(), HasSubstr("warning: 100% of the target tokens are unknown"));
+}
+
+TEST_F(PrepareTest, TextThatIsAlreadyInPiecesIsWarnedOf) {
+  WriteLongText();
+  options_.training.size = 90;
+  ASSERT_EQ(Run(), absl::OkStatus());
+  EXPECT_THAT(out_.str(), Not(HasSubstr("in pieces")));
+  const std::string pieces = Read("train.de");
+  Write("train.de", absl::StrReplaceAll(pieces, {{"chen", "chen@@ "}}));
+  options_.overwrite = true;
+  ASSERT_EQ(Run(), absl::OkStatus());
+  EXPECT_THAT(out_.str(), HasSubstr("warning: the text is already in pieces (subword-nmt's mark \"@@ \")"));
+  Write("train.de", absl::StrReplaceAll(pieces, {{"chen", "▁chen"}}));
+  ASSERT_EQ(Run(), absl::OkStatus());
+  EXPECT_THAT(out_.str(), HasSubstr("(SentencePiece's mark \"▁\")"));
 }
 
 TEST_F(PrepareTest, DictionariesTakeTokenisedText) {

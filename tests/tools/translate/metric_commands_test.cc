@@ -84,6 +84,28 @@ TEST_F(MetricCommandsTest, SeveralReferences) {
   EXPECT_EQ(Output(options), "chrF2|nrefs:2|case:mixed|eff:yes|nc:6|nw:0|space:no|version:2.6.0+hadal = 66.27\n");
 }
 
+TEST_F(MetricCommandsTest, WarnsOfLinesThatAreNoSentences) {
+  const MetricOptions options = {.references = {Write("ref", "The cat sat.\nIt's 3.5.\n")}};
+  const auto said = [&](const std::string& lines) {
+    log_.str("");
+    input_.clear();
+    input_.str(lines);
+    EXPECT_THAT(Output(options), HasSubstr("\"score\"")) << "and scores";
+    return log_.str();
+  };
+  EXPECT_EQ(said("The cat sat.\nIt's 3.5.\n"), "");
+  EXPECT_EQ(said("The cat sat .\n3.5\tis it.\n"), "") << "one line may be so";
+  const std::string warning = "warning: most lines of standard input look like ";
+  EXPECT_THAT(said("{\"line\":1}\n{\"line\":2}\n"), HasSubstr(warning + "JSON"));
+  EXPECT_THAT(said("-1.5\tThe cat sat.\n-2\tIt's 3.5.\n"), HasSubstr("`cut -f2-`"));
+  EXPECT_THAT(said("H-0\t-0.5\tThe cat\nH-1\t-0.7\tIt's\n"), HasSubstr("fairseq-generate"));
+  EXPECT_THAT(said("Th@@ e cat\nIt@@ 's\n"), HasSubstr("pieces of words"));
+  EXPECT_THAT(said("The cat sat .\nIt 's 3.5 .\n"), HasSubstr("tokenised text"));
+  input_.clear();
+  input_.str("The cat sat.\nA cat.\nIt's 3.5.\nIt's.\n");
+  EXPECT_THAT(Error(options), HasSubstr("--nbest prints several"));
+}
+
 TEST_F(MetricCommandsTest, WarnsOfTextWithoutSpacesBetweenWords) {
   const std::string chinese = Write("zh", "我们昨天在公园里看到了一只黑色的猫。\n你好！\n");
   MetricOptions options = {.references = {Write("en", "We saw a black cat.\nHello!\n"), chinese},

@@ -20,6 +20,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Lines as someone types them; notes how many answers there are before each.
 class TypedLines : public std::streambuf {
@@ -63,6 +64,7 @@ TEST_F(TranslateTest, KeepsTheOrderAndEmptyLinesWhateverTheLayout) {
   ASSERT_EQ(lines.size(), 7u);
   EXPECT_EQ(lines, (std::vector<std::string>{MeaningOf(0), "", MeaningOf(2), "", MeaningOf(1), MeaningOf(3), ""}));
   EXPECT_THAT(log_, HasSubstr("4 sentences"));
+  EXPECT_THAT(log_, Not(HasSubstr("warning")));
   for (const int ranks : {2, 3}) EXPECT_EQ(*Translate(Options(), input, ranks), reference) << ranks << " ranks";
   TranslateOptions options = Options();
   options.buffer_lines = 1;
@@ -71,6 +73,8 @@ TEST_F(TranslateTest, KeepsTheOrderAndEmptyLinesWhateverTheLayout) {
   // One line alone, without its newline.
   EXPECT_EQ(*Translate(Options(), Sentences()[2]), lines[2] + "\n");
   EXPECT_EQ(*Translate(Options(), ""), "");
+  ASSERT_TRUE(Translate(Options(), "Ж Ж Ж\n").ok());
+  EXPECT_THAT(log_, HasSubstr("of the source tokens are unknown"));
 }
 
 TEST_F(TranslateTest, ReadsAndWritesFilesAndAnyLayoutsCheckpoint) {

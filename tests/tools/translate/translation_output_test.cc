@@ -39,9 +39,9 @@ TEST(OutputLineTest, TextHasNumbersAndScoresAsAsked) {
   const auto text = [&](const OutputForm& form, const std::vector<Hypothesis>& hypotheses) {
     return FormatOutput(form, vocabulary, 7, "not read", hypotheses);
   };
-  EXPECT_EQ(text({}, two), "a@@ b\n");
-  EXPECT_EQ(text({.joining = PieceJoining::kBpe}, two), "ab\n");
-  EXPECT_EQ(text({.nbest = 3, .scores = true}, two), "7\t-1.500000\ta@@ b\n7\t-2.000000\tc\n");
+  EXPECT_EQ(text({}, two), "ab\n");
+  EXPECT_EQ(text({.joining = PieceJoining::kSpaces}, two), "a@@ b\n");
+  EXPECT_EQ(text({.nbest = 3, .scores = true}, two), "7\t-1.500000\tab\n7\t-2.000000\tc\n");
   EXPECT_EQ(text({}, {}), "\n");
   EXPECT_EQ(text({.nbest = 2, .scores = true}, {}), "7\t\t\n");
 }

@@ -126,7 +126,7 @@ NOTES = {
     "reset-lr-scheduler": "hadal train … --init-from starts anew with given weights",
     "reset-dataloader": "hadal train … --init-from starts anew with given weights",
     "reset-meters": "hadal train … --init-from starts anew with given weights",
-    "sample-break-mode": "a language model trains on lines; text is cut by hadal prepare --max-tokens",
+    "sample-break-mode": "a language model trains on lines; cut the text into lines of at most --max-tokens",
     "lang-pairs": "hadal prepare --list, a text for each direction", "sampling-temperature": "data.sampling_temperature",
     "encoder-langtok": "hadal prepare --tags deepnet (tgt) or m2m100 (src)", "decoder-langtok": "hadal prepare --tags m2m100",
     "eval-bleu-detok": "BLEU is computed on detokenised text", "eval-bleu-remove-bpe": "pieces are joined by the vocabulary",
