@@ -16,6 +16,10 @@ import re
 import sys
 import zlib
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tools/python"))
+from pyhadal.files import Staged, check_outputs, locked  # noqa: E402
+from pyhadal.refusal import Refusal  # noqa: E402
+
 
 def descriptions(path):
     """Yields (synopsis, first paragraph) of each package."""
@@ -43,10 +47,15 @@ def main():
         seen |= {synopsis, paragraph}
         bucket = zlib.crc32(" ".join(paragraph.lower().split()[:5]).encode()) % 30
         pairs[{0: "test", 1: "valid"}.get(bucket, "train")].append(f"{paragraph}\t{synopsis}\n")
-    os.makedirs(arguments.out, exist_ok=True)
+    paths = {split: os.path.join(arguments.out, f"{split}.tsv") for split in pairs}
+    try:
+        with locked(arguments.out), Staged(os.path.join(arguments.out, ".hadal")) as files:
+            check_outputs(list(paths.values()), [arguments.translation])
+            for split, lines in pairs.items():
+                files.open(paths[split]).writelines(lines)
+    except (Refusal, OSError) as error:
+        sys.exit(f"debian_synopses: {error}")
     for split, lines in pairs.items():
-        with open(os.path.join(arguments.out, f"{split}.tsv"), "w", encoding="utf-8") as file:
-            file.writelines(lines)
         print(f"{split}: {len(lines):,} pairs")
 
 

@@ -25,7 +25,9 @@ import soundfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tools/python"))
 import speech_features  # noqa: E402  (its resampling)
+from pyhadal.files import LOCK, locked  # noqa: E402
 from pyhadal.options import number  # noqa: E402
+from pyhadal.refusal import Refusal  # noqa: E402
 
 VOICES = ["en-us", "en-gb", "en-gb-scotland"]
 RATE = 16000  # of spoken sentences
@@ -124,7 +126,13 @@ def main():
     for command in digits, spoken:
         command.add_argument("--out", required=True, metavar="DIR")
     arguments = parser.parse_args()
-    arguments.make(arguments)
+    try:
+        with locked(arguments.out):
+            if os.listdir(arguments.out) != [LOCK]:
+                raise Refusal(f"{arguments.out} is not empty; remove it, or choose another --out")
+            arguments.make(arguments)
+    except (Refusal, OSError) as error:
+        sys.exit(f"speech_corpora: {error}")
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -41,7 +42,9 @@
 #include "tools/compare/comparison_result.h"
 #include "tools/compare/comparison_runner.h"
 #include "tools/config/config_loading.h"
+#include "tools/output/output_rules.h"
 #include "tools/output/run_record.h"
+#include "tools/output/staged_output.h"
 #include "tools/plan/cost_files.h"
 #include "tools/plan/layout_list.h"
 #include "tools/report/summary.h"
@@ -93,6 +96,15 @@ bool IsFinished(const std::string& out, const GridCell& cell) {
   const absl::StatusOr<RunRecord> run = ReadRun(CellDirectory(out, cell));
   if (!run.ok() || run->finish.empty() || run->finish == kStoppedToResume) return false;
   return run->finish != kAllStepsDone || run->steps.back().step >= cell.config.stop().steps();
+}
+
+// The report's files may be replaced where the text, which is written first, is a summary.
+absl::Status CheckScalingFiles(const std::string& out) {
+  std::vector<std::string> paths;
+  for (const char* ending : {".txt", ".html", ".json", ".md"}) paths.push_back(JoinPath(out, "scaling") + ending);
+  return CheckOutputs(paths, {.inputs = {}, .is_own = [](std::string_view text) {
+                                return text.substr(0, text.find('\n')).ends_with(" parameters");
+                              }});
 }
 
 // Of the layouts that have steps to show. Returns whether there are any.
@@ -181,6 +193,7 @@ absl::StatusOr<int> Submit(const SweepArguments& arguments, const ComparisonGrid
     std::cout << "every layout has run" << std::endl;
     return kExitDone;
   }
+  HADAL_ASSIGN_OR_RETURN(const OutputFolder folder, OutputFolder::Take(arguments.out));
   HADAL_RETURN_IF_ERROR(CheckEnded(arguments));
   std::vector<std::string> command = absl::StrSplit(arguments.submit, ' ', absl::SkipEmpty());
   command.insert(command.begin() + 1, absl::StrCat("--array=", absl::StrJoin(lines, ",")));
@@ -189,7 +202,6 @@ absl::StatusOr<int> Submit(const SweepArguments& arguments, const ComparisonGrid
   for (const std::string& text : arguments.config.overrides) command.insert(command.end(), {"--set", text});
   if (arguments.accept_changes) command.push_back("--accept-changes");
   setenv("HADAL_SWEEP", arguments.out.c_str(), /*overwrite=*/1);  // where sweep.sbatch puts its runs
-  HADAL_RETURN_IF_ERROR(MakeDirectories(arguments.out));
   std::cout << absl::StrJoin(command, " ") << std::endl;
   HADAL_ASSIGN_OR_RETURN(const CommandOutput submission, RunToEnd(command, SubmissionPath(arguments)));
   std::cout << submission.text;
@@ -205,6 +217,7 @@ absl::StatusOr<int> Sweep(const SweepArguments& arguments) {
   HADAL_ASSIGN_OR_RETURN(const std::string text, ReadFile(arguments.layouts, kMostListBytes));
   HADAL_ASSIGN_OR_RETURN(const std::vector<Layout> layouts, ParseLayouts(text, arguments.layouts));
   HADAL_ASSIGN_OR_RETURN(const ComparisonGrid grid, MakeGrid(arguments, layouts));
+  HADAL_RETURN_IF_ERROR(CheckScalingFiles(arguments.out));
   if (!absl::StripAsciiWhitespace(arguments.submit).empty()) return Submit(arguments, grid, layouts);
   if (arguments.report_only || PathExists(SubmissionPath(arguments))) return ReportOnly(arguments, grid);
   ComparisonOptions options{

@@ -9,6 +9,7 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -34,6 +35,7 @@
 #include "tools/config/config_origin.h"
 #include "tools/config/run_options.h"
 #include "tools/device_flags.h"
+#include "tools/output/output_rules.h"
 #include "tools/plan/plan_report.h"
 
 namespace hadal {
@@ -71,6 +73,14 @@ struct ProfileArguments {
   bool products = false;  // only their speed
 };
 
+constexpr char kProfileBeginning[] = "# proto-file: configs/machine.proto\n# proto-message: hadal.config.Profile\n";
+
+absl::Status CheckProfileOutput(const ProfileArguments& arguments) {
+  return CheckOutput(arguments.out, {.inputs = arguments.config.files, .is_own = [](std::string_view text) {
+                                       return text.starts_with(kProfileBeginning);
+                                     }});
+}
+
 // What each rank of a run carries for its checkpoints: the vocabularies' files.
 absl::StatusOr<int64_t> CarriedBytes(const Corpus& corpus) {
   HADAL_ASSIGN_OR_RETURN(const CorpusVocabularies vocabularies, LoadVocabularies(corpus));
@@ -94,7 +104,7 @@ absl::StatusOr<Corpus> OpenCorpus(ProfileArguments& arguments, int rank) {
     return absl::InvalidArgumentError(
         "data.train is not set; a profile measures the micro-batches of a prepared corpus");
   }
-  if (!arguments.out.empty() && rank == 0) HADAL_RETURN_IF_ERROR(CheckCreatable(arguments.out));
+  if (!arguments.out.empty() && rank == 0) HADAL_RETURN_IF_ERROR(CheckProfileOutput(arguments));
   HADAL_ASSIGN_OR_RETURN(Corpus corpus, Corpus::Open(train.train_data));
   HADAL_RETURN_IF_ERROR(FollowCorpus(corpus.manifest(), train));
   HADAL_RETURN_IF_ERROR(ValidateModelOptions(train.model));
@@ -124,7 +134,7 @@ absl::Status ProfileInWorld(ProfileArguments arguments, World& world) {
   if (world.rank() != 0) return absl::OkStatus();
   std::string text;
   google::protobuf::TextFormat::PrintToString(profile, &text);
-  text = absl::StrCat("# proto-file: configs/machine.proto\n# proto-message: hadal.config.Profile\n", text);
+  text = absl::StrCat(kProfileBeginning, text);
   if (!arguments.out.empty()) return ReplaceFile(arguments.out, text, absl::StrCat(getpid()));
   std::cout << text << std::flush;
   return absl::OkStatus();

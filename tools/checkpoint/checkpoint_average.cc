@@ -13,6 +13,7 @@
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tools/checkpoint/weights_checkpoint.h"
+#include "tools/output/staged_output.h"
 
 namespace hadal {
 namespace {
@@ -129,9 +130,10 @@ absl::StatusOr<std::vector<std::string>> SelectCheckpoints(const std::string& ru
 
 absl::Status AverageCheckpoints(const std::vector<std::string>& inputs, const std::string& directory,
                                 std::ostream& out) {
+  HADAL_ASSIGN_OR_RETURN(const StagedOutput staged, StageNewFolder(directory));
   HADAL_ASSIGN_OR_RETURN(std::vector<CheckpointReader> readers, OpenAll(inputs));
   HADAL_ASSIGN_OR_RETURN(WeightsCheckpoint mean, MeanOf(readers));
-  HADAL_RETURN_IF_ERROR(WriteWeightsCheckpoint(std::move(mean), directory));
+  HADAL_RETURN_IF_ERROR(WriteWeightsCheckpoint(std::move(mean), staged, directory));
   out << "wrote " << directory << ", the mean of " << inputs.size() << " checkpoints:\n";
   for (const std::string& input : inputs) out << "  " << input << "\n";
   return absl::OkStatus();

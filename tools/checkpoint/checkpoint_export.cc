@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
@@ -15,9 +15,11 @@
 #include "pipeline/checkpoint/exported_tensors.h"
 #include "runtime/bytes.h"
 #include "runtime/files.h"
-#include "runtime/run_directory.h"
 #include "runtime/safetensors.h"
 #include "runtime/status_macros.h"
+#include "tools/checkpoint/weights_checkpoint.h"
+#include "tools/output/output_rules.h"
+#include "tools/output/staged_output.h"
 #include "tools/output/work_progress.h"
 #include "tools/python_child.h"
 
@@ -79,13 +81,8 @@ std::string SettingsJson(const CheckpointReader& reader) {
 
 // Writes the plain files beside the folder, and lets Python convert them.
 absl::Status ExportInFormat(const CheckpointExportOptions& options) {
-  if (PathExists(options.out)) {
-    return absl::AlreadyExistsError(absl::StrCat(options.out, " already exists; remove it or choose another --out"));
-  }
-  const std::string temporary = JoinPath(DirectoryName(options.out),
-                                         absl::StrCat(BaseName(options.out), kTemporaryInfix, NewCheckpointAttempt()));
-  const absl::Cleanup remove_temporary = [&] { RemoveTree(temporary).IgnoreError(); };
-  const std::string plain = JoinPath(temporary, absl::StrCat("model", kSafetensorsEnding));
+  HADAL_ASSIGN_OR_RETURN(const StagedOutput staged, StageNewFolder(options.out));
+  const std::string plain = staged.Path(absl::StrCat("model", kSafetensorsEnding));
   std::ostringstream unread;
   HADAL_RETURN_IF_ERROR(ExportCheckpoint({.checkpoint = options.checkpoint, .out = plain}, unread));
   std::vector<std::string> arguments = {"export", plain, "--format", options.format, "--out", options.out};
@@ -103,9 +100,9 @@ absl::Status ExportCheckpoint(const CheckpointExportOptions& options, std::ostre
   HADAL_ASSIGN_OR_RETURN(CheckpointReader reader, OpenBestCheckpoint(options.checkpoint));
   const std::string folder = DirectoryName(options.out);
   const std::string settings = options.out.substr(0, options.out.size() - (sizeof(kSafetensorsEnding) - 1)) + ".json";
-  const std::string unique = absl::StrCat("tmp.", NewCheckpointAttempt());
-
+  HADAL_ASSIGN_OR_RETURN(const StagedOutput staged, StagedOutput::Begin(options.out));
   for (const std::string& path : {options.out, settings}) {
+    HADAL_RETURN_IF_ERROR(CheckOutput(path, {.inputs = {}, .is_own = [](std::string_view) { return true; }}));
     if (!options.force && PathExists(path)) {
       return absl::AlreadyExistsError(
           absl::StrCat(path, " already exists; remove it, choose another --out, or use --force"));
@@ -126,13 +123,14 @@ absl::Status ExportCheckpoint(const CheckpointExportOptions& options, std::ostre
           path, " is not this model's vocabulary, and may be another export's; remove it, or choose another folder"));
     }
   }
-  HADAL_RETURN_IF_ERROR(MakeDirectories(folder));
-  const std::string temporary = absl::StrCat(options.out, ".", unique);
-  const absl::Cleanup remove_temporary = [&] { RemoveTree(temporary).IgnoreError(); };
-  HADAL_RETURN_IF_ERROR(WithPath(WriteTensors(reader, temporary), temporary, options.out));
-  for (const auto& [path, contents] : texts) HADAL_RETURN_IF_ERROR(ReplaceFile(path, contents, unique));
-  HADAL_RETURN_IF_ERROR(WithPath(RenamePath(temporary, options.out), temporary, options.out));
-  HADAL_RETURN_IF_ERROR(SyncDirectory(folder));
+  const std::string tensors = BaseName(options.out);
+  HADAL_RETURN_IF_ERROR(WithPath(WriteTensors(reader, staged.Path(tensors)), staged.Path(tensors), options.out));
+  for (const auto& [path, contents] : texts) {
+    const std::string name = BaseName(path);
+    HADAL_RETURN_IF_ERROR(WithPath(WriteNewFile(staged.Path(name), contents), staged.Path(name), path));
+    HADAL_RETURN_IF_ERROR(staged.Publish(name, path, options.force && path == settings));
+  }
+  HADAL_RETURN_IF_ERROR(staged.Publish(tensors, options.out, options.force));
   out << "wrote " << options.out << "\n";
   for (const auto& [path, contents] : texts) out << "wrote " << path << "\n";
   return absl::OkStatus();

@@ -5,7 +5,6 @@
 #include <set>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -22,6 +21,7 @@
 #include "runtime/status_macros.h"
 #include "runtime/strict_json.h"
 #include "tools/checkpoint/weights_checkpoint.h"
+#include "tools/output/staged_output.h"
 #include "tools/python_child.h"
 
 namespace hadal {
@@ -104,7 +104,7 @@ absl::StatusOr<std::vector<FirstElement>> FindParameters(const SafetensorsReader
   return first_elements;
 }
 
-absl::Status ImportPlain(const std::string& source, const std::string& directory) {
+absl::Status ImportPlain(const std::string& source, const StagedOutput& staged, const std::string& directory) {
   HADAL_ASSIGN_OR_RETURN(WeightsCheckpoint checkpoint, ReadSettings(source));
   HADAL_ASSIGN_OR_RETURN(const SafetensorsReader file, SafetensorsReader::Open(source));
   HADAL_ASSIGN_OR_RETURN(const std::vector<FirstElement> first_elements,
@@ -116,31 +116,24 @@ absl::Status ImportPlain(const std::string& source, const std::string& directory
     return file.Read(first.tensor, (first.first_element + state.slice * kSliceElements) * kBytes,
                      state.weight.size * kBytes, state.weight.data);
   };
-  return WriteWeightsCheckpoint(std::move(checkpoint), directory);
+  return WriteWeightsCheckpoint(std::move(checkpoint), staged, directory);
 }
 
 }  // namespace
 
 absl::Status ImportCheckpoint(const CheckpointImportOptions& options, std::ostream& out) {
   if (!PathExists(options.source)) return absl::NotFoundError(absl::StrCat(options.source, " does not exist"));
-  if (PathExists(options.out)) {
-    return absl::AlreadyExistsError(absl::StrCat(options.out, " already exists; remove it or choose another --out"));
-  }
-  HADAL_RETURN_IF_ERROR(MakeDirectories(DirectoryName(options.out)));
+  HADAL_ASSIGN_OR_RETURN(const StagedOutput staged, StageNewFolder(options.out));
   if (absl::EndsWith(options.source, kSafetensorsEnding)) {
-    HADAL_RETURN_IF_ERROR(ImportPlain(options.source, options.out));
+    HADAL_RETURN_IF_ERROR(ImportPlain(options.source, staged, options.out));
   } else {
-    const std::string temporary = JoinPath(
-        DirectoryName(options.out), absl::StrCat(BaseName(options.out), kTemporaryInfix, NewCheckpointAttempt()));
-    const absl::Cleanup remove_temporary = [&] { RemoveTree(temporary).IgnoreError(); };
-    HADAL_RETURN_IF_ERROR(MakeDirectories(temporary));
-    const std::string plain = JoinPath(temporary, "model.safetensors");
+    const std::string plain = staged.Path("model.safetensors");
     std::vector<std::string> arguments = {"import", options.source, "--out", plain};
     for (const std::string& dictionary : options.dictionaries) {
       arguments.insert(arguments.end(), {"--dictionary", dictionary});
     }
     HADAL_RETURN_IF_ERROR(RunHadalTorch(arguments));
-    const absl::Status imported = ImportPlain(plain, options.out);
+    const absl::Status imported = ImportPlain(plain, staged, options.out);
     if (absl::IsDataLoss(imported)) {  // not damage: settings that hadal does not support
       return absl::InvalidArgumentError(absl::StrCat(options.source, ": ", imported.message()));
     }

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -22,6 +23,7 @@
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/checkpoint/checkpoint_vocabularies.h"
+#include "tools/output/output_rules.h"
 #include "tools/python_child.h"
 #include "tools/tool_exit_code.h"
 
@@ -133,6 +135,10 @@ std::string ToJson(const InspectSimilarityOptions& options, const LayerSimilarit
   return json.dump() + "\n";
 }
 
+bool IsSimilarity(std::string_view json) {
+  return json.starts_with("{\"checkpoint\":") && json.find("\"source_rows\":") != std::string_view::npos;
+}
+
 }  // namespace
 
 SimilarityMeans MeansOf(const std::vector<std::vector<float>>& similarity) {
@@ -164,6 +170,8 @@ absl::StatusOr<LayerSimilarity> MeasureSimilarity(Engine& engine, const PackedBa
 }
 
 absl::Status RunInspectSimilarity(const InspectSimilarityOptions& options, std::ostream& out) {
+  HADAL_RETURN_IF_ERROR(
+      CheckOutputs({options.output + ".json", options.output + ".html"}, {.inputs = {}, .is_own = IsSimilarity}));
   HADAL_RETURN_IF_ERROR(CheckCreatable(options.output + ".json"));
   LayerSimilarity similarity;
   InProcessWorld world(1);

@@ -3,13 +3,11 @@
 #include <cstdint>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "pipeline/checkpoint/checkpoint_file.h"
 #include "runtime/files.h"
-#include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tools/output/work_progress.h"
 
@@ -51,22 +49,22 @@ absl::Status WriteInto(WeightsCheckpoint& checkpoint, const std::string& directo
 
 }  // namespace
 
-absl::Status WriteWeightsCheckpoint(WeightsCheckpoint checkpoint, const std::string& directory) {
-  if (PathExists(directory)) {
-    return absl::AlreadyExistsError(absl::StrCat(directory, " already exists; remove it or choose another --out"));
+absl::StatusOr<StagedOutput> StageNewFolder(const std::string& folder) {
+  if (PathExists(folder)) {
+    return absl::AlreadyExistsError(absl::StrCat(folder, " already exists; remove it or choose another --out"));
   }
+  return StagedOutput::Begin(folder);
+}
+
+absl::Status WriteWeightsCheckpoint(WeightsCheckpoint checkpoint, const StagedOutput& staged,
+                                    const std::string& directory) {
   checkpoint.manifest.attempt = NewCheckpointAttempt();
   checkpoint.manifest.time = absl::Now();
   checkpoint.manifest.has_moments = false;
   checkpoint.manifest.attachments.clear();
-  // Next to the directory, even if its path ends in a slash.
-  const std::string temporary = JoinPath(
-      DirectoryName(directory), absl::StrCat(BaseName(directory), kTemporaryInfix, checkpoint.manifest.attempt));
-  const absl::Cleanup remove_temporary = [&] { RemoveTree(temporary).IgnoreError(); };
-  absl::Status status = WriteInto(checkpoint, temporary);
-  if (status.ok()) status = RenamePath(temporary, directory);
-  HADAL_RETURN_IF_ERROR(WithPath(status, temporary, directory));
-  return SyncDirectory(DirectoryName(directory));
+  const std::string temporary = staged.Path("checkpoint");
+  HADAL_RETURN_IF_ERROR(WithPath(WriteInto(checkpoint, temporary), temporary, directory));
+  return staged.Publish("checkpoint", directory);
 }
 
 }  // namespace hadal

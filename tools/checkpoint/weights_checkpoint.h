@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/checkpoint/checkpoint_manifest.h"
+#include "tools/output/staged_output.h"
 
 namespace hadal {
 
@@ -22,8 +24,12 @@ struct WeightsCheckpoint {
   std::function<absl::Status(const SliceState& state)> read;
 };
 
-// Writes `directory`, which must not exist and appears whole or not at all. Memory: one slice.
+// Begins a folder that must not exist.  Errors: AlreadyExists; StagedOutput::Begin's.
+absl::StatusOr<StagedOutput> StageNewFolder(const std::string& folder);
+
+// Writes the checkpoint `directory`. Memory: one slice. REQUIRES: `staged` is StageNewFolder(directory).
 // Errors: AlreadyExists; those of `read`, of CheckpointFileWriter and of CompleteCheckpointDirectory.
-absl::Status WriteWeightsCheckpoint(WeightsCheckpoint checkpoint, const std::string& directory);
+absl::Status WriteWeightsCheckpoint(WeightsCheckpoint checkpoint, const StagedOutput& staged,
+                                    const std::string& directory);
 
 }  // namespace hadal

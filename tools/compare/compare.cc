@@ -16,17 +16,20 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "launch/exit_code.h"
 #include "launch/signals.h"
+#include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/compare/comparison_grid.h"
 #include "tools/compare/comparison_result.h"
 #include "tools/compare/comparison_runner.h"
 #include "tools/corpus/parallel_text.h"
+#include "tools/output/output_rules.h"
 #include "tools/python_child.h"
 #include "tools/tool_exit_code.h"
 
@@ -72,6 +75,18 @@ absl::StatusOr<int> Report(const ComparisonGrid& grid, const CompareArguments& a
   return code;
 }
 
+// The report's files may be replaced where the record is a comparison's.
+absl::Status CheckComparisonFiles(const std::string& out) {
+  std::vector<std::string> paths;
+  for (const char* name :
+       {kComparisonRecordName, "comparison.html", "comparison.md", "comparison.json", kComparisonTables}) {
+    paths.push_back(JoinPath(out, name));
+  }
+  return CheckOutputs(paths, {.inputs = {}, .is_own = [](std::string_view record) {
+                                return record.find("\"trains_below_unigram\":") != std::string_view::npos;
+                              }});
+}
+
 absl::StatusOr<int> Compare(CompareArguments arguments) {
   HADAL_ASSIGN_OR_RETURN(const ComparisonGrid grid, LoadGrid(arguments.grid, arguments.overrides, arguments.seeds));
   ComparisonOptions& options = arguments.options;
@@ -80,6 +95,7 @@ absl::StatusOr<int> Compare(CompareArguments arguments) {
     HADAL_RETURN_IF_ERROR(ListComparison(grid, options, std::cout));
     return kExitDone;
   }
+  HADAL_RETURN_IF_ERROR(CheckComparisonFiles(options.out));
   if (arguments.report_only) return Report(grid, arguments);
   HADAL_RETURN_IF_ERROR(CheckTestText(options.test_source, arguments.test_reference));
   std::error_code error;

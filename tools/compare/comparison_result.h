@@ -118,6 +118,7 @@ class ComparisonCorpora {
 };
 
 inline constexpr const char* kComparisonRecordName = "grid.json";
+inline constexpr const char* kComparisonTables = "tables";  // the folder of the report's tables
 
 // The paths of a cell's run directory and of the output of its processes.
 std::string CellDirectory(const std::string& out, const GridCell& cell);

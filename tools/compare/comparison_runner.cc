@@ -17,7 +17,6 @@
 #include "launch/exit_code.h"
 #include "runtime/clock.h"
 #include "runtime/files.h"
-#include "runtime/locked_file.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tools/compare/comparison_result.h"
@@ -56,8 +55,8 @@ std::vector<std::string> TrainCommand(const GridCell& cell, const ComparisonOpti
 
 std::vector<std::string> TranslateCommand(const GridCell& cell, const ComparisonOptions& options,
                                           const std::string& output) {
-  return {options.program, "translate", CellDirectory(options.out, cell), "--input", options.test_source,
-          "--out",         output};
+  return {options.program, "translate",  CellDirectory(options.out, cell), "--input", options.test_source, "--out",
+          output,          "--overwrite"};
 }
 
 CellEnd EndOf(int exit_code, StopCause cause) {
@@ -115,20 +114,15 @@ class Runner {
 
   absl::StatusOr<ComparisonOutcome> Run() {
     HADAL_RETURN_IF_ERROR(Prepare());
+    HADAL_ASSIGN_OR_RETURN(OutputFolder folder, OutputFolder::Take(options_.out.empty() ? "." : options_.out));
+    outcome_.folder.emplace(std::move(folder));
     HADAL_RETURN_IF_ERROR(MakeDirectories(JoinPath(options_.out, "logs")));
-    const std::string lock_path = JoinPath(options_.out, "lock");
-    const absl::StatusOr<FileDescriptor> lock = OpenLocked(lock_path);  // until the last cell has ended
-    if (absl::IsAborted(lock.status())) {
-      return absl::AbortedError(absl::StrCat(lock_path, " is locked: another hadal compare or sweep is running in ",
-                                             options_.out, "; wait for its end, or choose another --out"));
-    }
-    HADAL_RETURN_IF_ERROR(lock.status());
     HADAL_RETURN_IF_ERROR(SumSpent());
     for (const int index : chosen_) {
       outcome_.stopped = outcome_.stopped || options_.stopped();
       HADAL_RETURN_IF_ERROR(RunCell(index));
     }
-    return outcome_;
+    return std::move(outcome_);
   }
 
  private:

@@ -9,12 +9,14 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "tools/compare/comparison_grid.h"
+#include "tools/output/staged_output.h"
 
 namespace hadal {
 
@@ -36,6 +38,7 @@ struct ComparisonOutcome {
   int changed = 0;       // chosen cells that were not run, because their directories hold runs of other configs
   int waiting = 0;       // chosen cells that have not run to the end: the budget was used up, or a signal arrived
   bool stopped = false;  // whether a signal arrived
+  std::optional<OutputFolder> folder;  // the comparison's, held until the report is written
 };
 
 // Errors: InvalidArgument for a number that no cell has, or a corpus that does not fit; file errors. A failed cell is

@@ -53,6 +53,11 @@ absl::StatusOr<FeatureManifest> ParseManifest(const std::string& json) {
   fields.Read("cmvn", manifest.cmvn);
   fields.Read("utterances", manifest.utterances, 0);
   fields.Read("frames", manifest.frames, 0);
+  if (parsed.contains("transcripts")) {
+    JsonFields texts(parsed["transcripts"], "transcripts", status);
+    texts.Read("bytes", manifest.text_bytes, 0);
+    texts.Read("crc32", manifest.text_crc32);
+  }
   int64_t utterances = 0, frames = 0;
   for (const nlohmann::json& item : fields.List("shards")) {
     JsonFields of_shard(item, absl::StrCat("shards[", manifest.shards.size(), "]"), status);
@@ -161,8 +166,19 @@ absl::StatusOr<std::span<const float>> FeatureReader::Next() {
   return values;
 }
 
+absl::Status FeatureReader::CheckTranscripts() const {
+  if (manifest_.text_bytes < 0) return absl::OkStatus();
+  const std::string path = prefix_ + ".txt";
+  absl::StatusOr<MappedFile> file = MappedFile::Open(path);
+  if (!file.ok()) return Damaged(path, file.status().message());
+  const std::span<const std::byte> bytes = file->bytes();
+  if (std::ssize(bytes) == manifest_.text_bytes && ChecksumOf(bytes) == manifest_.text_crc32) return absl::OkStatus();
+  return Damaged(path, "its content does not match its checksum in the manifest");
+}
+
 absl::StatusOr<FeatureManifest> CheckFeatures(const std::string& prefix) {
   HADAL_ASSIGN_OR_RETURN(FeatureReader reader, FeatureReader::Open(prefix));
+  HADAL_RETURN_IF_ERROR(reader.CheckTranscripts());
   while (true) {
     const absl::Status status = reader.Next().status();
     if (absl::IsOutOfRange(status)) return reader.manifest();

@@ -32,6 +32,8 @@ struct FeatureManifest {
   int64_t utterances = 0;
   int64_t frames = 0;
   std::vector<FeatureShard> shards;
+  int64_t text_bytes = -1;  // of PREFIX.txt; -1: made before the manifest had them
+  uint32_t text_crc32 = 0;  // zlib's
 
   InputKind inputs() const { return {.frame_width = frame_width, .sample_rate = sample_rate, .cmvn = cmvn}; }
 };
@@ -47,6 +49,8 @@ class FeatureReader {
   // Returns the next utterance, [frames, frame_width]; valid until the next call.
   // Errors: DataLoss with the file; OutOfRange after the last utterance.
   absl::StatusOr<std::span<const float>> Next();
+  // Compares PREFIX.txt with its checksum, if the manifest has that.  Errors: DataLoss with the file.
+  absl::Status CheckTranscripts() const;
 
  private:
   absl::Status OpenShard();

@@ -96,20 +96,29 @@ absl::Status CheckAllFeatures(const std::vector<Split>& splits) {
 // Checks that need no text: a folder in use, missing files, an invalid vocabulary.
 absl::StatusOr<std::optional<CorpusVocabularies>> CheckSurroundings(const std::vector<Split>& splits,
                                                                     const PrepareOptions& options) {
-  HADAL_RETURN_IF_ERROR(PrepareOutput::CheckFree(options.output, options.overwrite));
   for (const Split& split : splits) HADAL_RETURN_IF_ERROR(CheckReadable(split));
   if (options.features) HADAL_RETURN_IF_ERROR(CheckAllFeatures(splits));
   HADAL_ASSIGN_OR_RETURN(std::optional<CorpusVocabularies> given, GivenVocabularies(options));
-  std::vector<std::string> texts;
+  if (options.tags != LanguageTags::kNone) {
+    HADAL_RETURN_IF_ERROR(CheckLanguages(splits));
+    if (given) HADAL_RETURN_IF_ERROR(AddTagsOf(splits, *given));
+  }
+  HADAL_RETURN_IF_ERROR(PrepareOutput::CheckFree(options.output, options.overwrite, given ? &*given : nullptr));
+  std::vector<std::string> inputs = {options.list};
   for (const Split& split : splits) {
-    for (const TextPair& pair : split.pairs) texts.insert(texts.end(), {pair.source, pair.target});
+    for (const TextPair& pair : split.pairs) inputs.insert(inputs.end(), {pair.source, pair.target});
+  }
+  if (given) {  // with tags it is another one
+    const auto add = [&](const std::string& path, const Vocabulary& vocabulary) {
+      if (ReadFile(path, std::ssize(vocabulary.contents())).value_or("") != vocabulary.contents())
+        inputs.push_back(path);
+    };
+    add(options.source_vocabulary, given->source);
+    add(options.target_vocabulary, given->target);
   }
   const bool counts_words = options.training.algorithm == PieceAlgorithm::kWord;
   const std::string_view extension = given ? given->target.extension() : counts_words ? ".txt" : ".model";
-  HADAL_RETURN_IF_ERROR(PrepareOutput::CheckInputs(options.output, extension, texts));
-  if (options.tags == LanguageTags::kNone) return given;
-  HADAL_RETURN_IF_ERROR(CheckLanguages(splits));
-  if (given) HADAL_RETURN_IF_ERROR(AddTagsOf(splits, *given));
+  HADAL_RETURN_IF_ERROR(PrepareOutput::CheckInputs(options.output, extension, inputs));
   return given;
 }
 
@@ -249,7 +258,7 @@ void WarnOfRareIds(const PreparedVocabularies& vocabularies, const CorpusStatist
 struct PrepareArguments {
   PrepareOptions options;
   std::vector<std::string> train, valid, test;  // paths
-  std::string list, opus, direction;
+  std::string opus, direction;
 };
 
 // Files of both sides, in one direction.
@@ -291,14 +300,14 @@ absl::StatusOr<std::vector<TextPair>> PairUp(const char* name, const std::vector
 absl::Status FindTexts(PrepareArguments& arguments) {
   PrepareOptions& options = arguments.options;
   options.monolingual |= options.features;
-  if (!arguments.list.empty() || !arguments.opus.empty()) {
-    HADAL_ASSIGN_OR_RETURN(TextSplits splits,
-                           arguments.opus.empty() ? ReadCorporaList(arguments.list) : FindOpusTexts(arguments.opus));
+  if (!arguments.options.list.empty() || !arguments.opus.empty()) {
+    HADAL_ASSIGN_OR_RETURN(TextSplits splits, arguments.opus.empty() ? ReadCorporaList(arguments.options.list)
+                                                                     : FindOpusTexts(arguments.opus));
     options.train = std::move(splits.train);
     options.valid = std::move(splits.valid);
     options.test = std::move(splits.test);
     if (!options.train.empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(arguments.list, arguments.opus, " has no training text"));
+    return absl::InvalidArgumentError(absl::StrCat(arguments.options.list, arguments.opus, " has no training text"));
   }
   HADAL_ASSIGN_OR_RETURN(options.train, PairUp("--train", arguments.train, arguments.direction, options));
   HADAL_ASSIGN_OR_RETURN(options.valid, PairUp("--valid", arguments.valid, arguments.direction, options));
@@ -337,7 +346,7 @@ void AddTextOptions(Command command, PrepareArguments& arguments) {
                       .ValueName("SOURCE-TARGET"));
   files[files.size() - 1].Excludes(files[files.size() - 2]).Excludes(files[files.size() - 3]);  // plain text, speech
   CommandOption list =
-      command.AddOption("--list", arguments.list, "Texts of many directions: a file of configs/corpora.proto");
+      command.AddOption("--list", arguments.options.list, "Texts of many directions: a file of configs/corpora.proto");
   CommandOption opus =
       command.AddOption("--opus", arguments.opus, "Texts of many directions: a folder laid out as OPUS-100");
   list.ValueName("FILE").Excludes(opus);
@@ -435,15 +444,17 @@ absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out) {
   const std::vector<Split> splits = SplitsOf(options);
   HADAL_ASSIGN_OR_RETURN(std::optional<CorpusVocabularies> given, CheckSurroundings(splits, options));
   HADAL_ASSIGN_OR_RETURN(const std::vector<SplitSurvey> surveys, SurveyAll(splits, options, out));
-  HADAL_ASSIGN_OR_RETURN(PrepareOutput output, PrepareOutput::Take(options.output, options.overwrite));
+  HADAL_ASSIGN_OR_RETURN(PrepareOutput output,
+                         PrepareOutput::Take(options.output, options.overwrite, given ? &*given : nullptr));
+  PrepareOptions staged = options;
+  staged.output = output.staging();
   if (options.tags == LanguageTags::kNone) WarnOfDirections(splits[0], out);
   const bool trained = !given;
   if (trained) {
     HADAL_ASSIGN_OR_RETURN(given, TrainVocabularies(options, splits[0], surveys[0], out));
     if (options.tags != LanguageTags::kNone) HADAL_RETURN_IF_ERROR(AddTagsOf(splits, *given));
   }
-  HADAL_RETURN_IF_ERROR(output.Clear());
-  HADAL_ASSIGN_OR_RETURN(const PreparedVocabularies vocabularies, SaveVocabularies(*std::move(given), options.output));
+  HADAL_ASSIGN_OR_RETURN(const PreparedVocabularies vocabularies, SaveVocabularies(*std::move(given), staged.output));
   DescribeVocabularies(vocabularies, options, out);
   if (!trained && options.tags != LanguageTags::kNone) {
     HADAL_RETURN_IF_ERROR(DescribeAddedTags(vocabularies, options, out));
@@ -453,7 +464,7 @@ absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out) {
   std::vector<SplitFindings> findings;
   for (size_t i = 0; i < splits.size(); ++i) {
     HADAL_ASSIGN_OR_RETURN(WrittenSplit written,
-                           WriteSplit(splits[i], options, surveys[i], vocabularies.source, vocabularies.target));
+                           WriteSplit(splits[i], staged, surveys[i], vocabularies.source, vocabularies.target));
     DescribeSplit(splits[i], written, options, out);
     if (trained && manifests.empty()) {
       WarnOfRareIds(vocabularies, written.manifest.statistics, options.features, out);
@@ -461,10 +472,10 @@ absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out) {
     manifests.push_back(written.manifest);
     findings.push_back({splits[i].name, splits[i].training, std::move(written.texts)});
   }
-  const std::string report = JoinPath(options.output, kCleaningReport);
-  HADAL_RETURN_IF_ERROR(ReplaceFile(report, CleaningJson(findings, options), "partial"));
-  out << "cleaning report, also in " << report << ":\n" << CleaningTable(findings, options);
-  HADAL_RETURN_IF_ERROR(output.RemoveSurplus(manifests));
+  HADAL_RETURN_IF_ERROR(WriteNewFile(JoinPath(staged.output, kCleaningReport), CleaningJson(findings, options)));
+  HADAL_RETURN_IF_ERROR(output.Commit(manifests));
+  out << "cleaning report, also in " << JoinPath(options.output, kCleaningReport) << ":\n"
+      << CleaningTable(findings, options);
   out << "done in " << HumanDuration(MonotonicSeconds() - begin) << "; train on it with the prefix "
       << JoinPath(options.output, "train") << std::endl;
   return absl::OkStatus();

@@ -51,6 +51,7 @@ struct PrepareOptions {
   std::vector<TextPair> train;
   std::vector<TextPair> valid;
   std::vector<TextPair> test;
+  std::string list;    // the file that names them, if one does
   std::string output;  // a folder; created if missing
 
   // Paths of existing vocabularies. Both empty: train. Only one set: it is used for both sides.

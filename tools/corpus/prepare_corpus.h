@@ -21,6 +21,7 @@
 #include "tools/corpus/cleaning_report.h"
 #include "tools/corpus/parallel_text.h"
 #include "tools/corpus/prepare.h"
+#include "tools/output/staged_output.h"
 
 namespace hadal {
 
@@ -131,41 +132,43 @@ inline constexpr char kCleaningReport[] = "cleaning.json";
 // Manages the output folder of `hadal prepare`: allows one writer at a time, replaces corpora only if requested, and
 // leaves no files of earlier corpora behind.
 //
-// Order of writing, so that an interruption never leaves a mixture of two corpora: the old manifests are deleted, files
-// are overwritten, the new manifests are written, then files that only the old manifests named are deleted. A process
-// that is interrupted leaves its lock file, by which the next one knows that shards without a manifest may exist.
+// Everything is written into FOLDER/.hadal.prepare, so that after an error or a signal the folder is as it was. Commit
+// then removes the old manifests, moves the files into place, the new manifests last, and removes shards that only the
+// old manifests named: an interruption never leaves a mixture of two corpora. A process that is killed leaves its
+// .hadal.prepare, by which the next one knows that shards without a manifest may exist.
 class PrepareOutput {
  public:
-  // Returns AlreadyExists if `folder` contains a corpus and `overwrite` is false. Writes nothing.
-  static absl::Status CheckFree(const std::string& folder, bool overwrite);
+  // Checks what is in the folder. `given`: vocabularies that its files may have already, null if they are trained.
+  // Errors: AlreadyExists for a file that preparing would replace, unless it is a corpus's and `overwrite`;
+  // CheckPlace's. Writes nothing.
+  static absl::Status CheckFree(const std::string& folder, bool overwrite, const CorpusVocabularies* given);
   // Returns InvalidArgument if a file that preparing may replace or delete in `folder` is one of `inputs` under any
   // name. `extension`: of the vocabularies.
   static absl::Status CheckInputs(const std::string& folder, std::string_view extension,
                                   const std::vector<std::string>& inputs);
 
-  // Creates the folder if it is missing, and locks it while the object lives. The lock file of a killed process does
-  // not block.
-  // Errors: those of CheckFree; FailedPrecondition if another process holds the lock; those of creating files.
-  static absl::StatusOr<PrepareOutput> Take(const std::string& folder, bool overwrite);
+  // Creates the folder if it is missing, and locks it while the object lives.
+  // Errors: those of CheckFree and of OutputFolder::Take.
+  static absl::StatusOr<PrepareOutput> Take(const std::string& folder, bool overwrite, const CorpusVocabularies* given);
   PrepareOutput(PrepareOutput&&) = default;
   ~PrepareOutput();
 
-  // Deletes the manifests of existing corpora, and their cleaning report. Call it just before the first write.
-  absl::Status Clear();
-
-  // Deletes shards of earlier corpora, or of an interrupted run, that none of `manifests` names. REQUIRES: `manifests`
-  // are written.
-  absl::Status RemoveSurplus(const std::vector<CorpusManifest>& manifests);
+  // Where to write until Commit.
+  std::string staging() const { return StagingOf(folder_); }
+  // Puts what was written in place of the earlier corpora. REQUIRES: `manifests` are written, and no others.
+  absl::Status Commit(const std::vector<CorpusManifest>& manifests);
 
  private:
-  PrepareOutput(std::string folder, FileDescriptor lock, bool was_left_unfinished)
+  PrepareOutput(std::string folder, OutputFolder lock, bool was_left_unfinished)
       : folder_(std::move(folder)), lock_(std::move(lock)), was_left_unfinished_(was_left_unfinished) {}
+  static std::string StagingOf(const std::string& folder) { return JoinPath(folder, ".hadal.prepare"); }
+  // Removes the manifests and the report of earlier corpora. Returns the names of their shards.
+  absl::StatusOr<std::set<std::string>> Clear() const;
 
-  std::string folder_;
-  FileDescriptor lock_;
-  bool was_left_unfinished_;          // an earlier process was interrupted
-  bool is_unfinished_ = false;        // between Clear and RemoveSurplus
-  std::set<std::string> old_shards_;  // file names
+  std::string folder_;  // "": moved
+  OutputFolder lock_;
+  bool was_left_unfinished_;                // an earlier process was interrupted
+  std::optional<RemovedOnSignal> removal_;  // of staging(); none while Commit moves it
 };
 
 // The vocabularies of `hadal prepare`, saved in the output folder.

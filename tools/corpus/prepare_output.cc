@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -11,8 +12,8 @@
 #include "absl/strings/strip.h"
 #include "nlohmann/json.hpp"
 #include "runtime/data/corpus_manifest.h"
-#include "runtime/locked_file.h"
 #include "runtime/status_macros.h"
+#include "tools/output/output_rules.h"
 
 namespace hadal {
 namespace {
@@ -21,7 +22,16 @@ constexpr int64_t kMaxManifestBytes = int64_t{64} << 20;
 
 constexpr std::array<const char*, 3> kSplits = {"train", "valid", "test"};
 
-std::string LockPath(const std::string& folder) { return JoinPath(folder, ".prepare.lock"); }
+bool IsManifest(const std::string& name) {
+  return std::ranges::any_of(kSplits, [&](const char* split) { return name == absl::StrCat(split, ".json"); });
+}
+
+bool IsVocabulary(const std::string& name) {
+  const std::array<const char*, 3> stems = {"vocabulary", "source", "target"};
+  return std::ranges::any_of(stems, [&](const char* stem) {
+    return name == absl::StrCat(stem, ".model") || name == absl::StrCat(stem, ".txt");
+  });
+}
 
 // The manifests of corpora in the folder.
 std::vector<std::string> Manifests(const std::string& folder) {
@@ -58,12 +68,27 @@ bool IsShard(absl::string_view name) {
 
 }  // namespace
 
-absl::Status PrepareOutput::CheckFree(const std::string& folder, bool overwrite) {
+absl::Status PrepareOutput::CheckFree(const std::string& folder, bool overwrite, const CorpusVocabularies* given) {
+  HADAL_RETURN_IF_ERROR(CheckPlace(folder));
+  if (!PathExists(folder)) return absl::OkStatus();
   const std::vector<std::string> manifests = Manifests(folder);
   for (const std::string& path : manifests) HADAL_RETURN_IF_ERROR(CheckIsCorpus(path));
-  if (overwrite || manifests.empty()) return absl::OkStatus();
-  return absl::AlreadyExistsError(
-      absl::StrCat(manifests[0], " already exists; choose another --out, or replace it with --overwrite"));
+  const bool may_replace = overwrite || (manifests.empty() && PathExists(StagingOf(folder)));
+  HADAL_ASSIGN_OR_RETURN(std::vector<std::string> names, ListDirectory(folder));
+  std::ranges::stable_partition(names, IsManifest);
+  for (const std::string& name : names) {
+    if (!IsManifest(name) && !IsVocabulary(name) && !IsShard(name) && name != kCleaningReport) continue;
+    const std::string path = JoinPath(folder, name);
+    const absl::StatusOr<FileDescriptor> opened = OpenFile(path);
+    const absl::StatusOr<std::string> text =
+        opened.ok() && IsVocabulary(name) ? ReadWhole(*opened, path, kMaxManifestBytes) : std::string();
+    const bool is_given =
+        given != nullptr && text.ok() && (*text == given->source.contents() || *text == given->target.contents());
+    if (opened.ok() && (may_replace || is_given)) continue;
+    return absl::AlreadyExistsError(
+        absl::StrCat(path, " already exists; choose another --out, or replace it with --overwrite"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status PrepareOutput::CheckInputs(const std::string& folder, std::string_view extension,
@@ -72,6 +97,9 @@ absl::Status PrepareOutput::CheckInputs(const std::string& folder, std::string_v
   for (const char* split : kSplits) names.push_back(absl::StrCat(split, ".json"));
   for (const char* vocabulary : {"vocabulary", "source", "target"}) {
     names.push_back(absl::StrCat(vocabulary, std::string(extension)));
+  }
+  for (const std::string& input : inputs) {
+    if (IsShard(BaseName(input))) names.push_back(BaseName(input));
   }
   for (const std::string& name : names) {
     const std::string path = JoinPath(folder, name);
@@ -82,29 +110,28 @@ absl::Status PrepareOutput::CheckInputs(const std::string& folder, std::string_v
   return absl::OkStatus();
 }
 
-absl::StatusOr<PrepareOutput> PrepareOutput::Take(const std::string& folder, bool overwrite) {
-  HADAL_RETURN_IF_ERROR(MakeDirectories(folder));
-  const bool was_left_unfinished = PathExists(LockPath(folder));
-  absl::StatusOr<FileDescriptor> lock = OpenLocked(LockPath(folder));
-  if (absl::IsAborted(lock.status())) {
-    return absl::AbortedError(absl::StrCat("another hadal prepare is writing into ", folder,
-                                           "; wait until it ends, or choose another --out"));
-  }
-  HADAL_RETURN_IF_ERROR(lock.status());
-  PrepareOutput output(folder, *std::move(lock), was_left_unfinished);
-  HADAL_RETURN_IF_ERROR(CheckFree(folder, overwrite));  // another process may have written since the first check
+absl::StatusOr<PrepareOutput> PrepareOutput::Take(const std::string& folder, bool overwrite,
+                                                  const CorpusVocabularies* given) {
+  HADAL_ASSIGN_OR_RETURN(OutputFolder lock, OutputFolder::Take(folder));
+  HADAL_RETURN_IF_ERROR(CheckFree(folder, overwrite, given));  // another process may have written since the first check
+  const std::string staging = StagingOf(folder);
+  PrepareOutput output(folder, std::move(lock), PathExists(staging));
+  HADAL_RETURN_IF_ERROR(RemoveTree(staging));
+  HADAL_RETURN_IF_ERROR(MakeDirectories(staging));
+  if (!output.was_left_unfinished_) output.removal_.emplace(staging);
   return output;
 }
 
 PrepareOutput::~PrepareOutput() {
-  if (lock_.valid() && !is_unfinished_ && !was_left_unfinished_) RemoveTree(LockPath(folder_)).IgnoreError();
+  if (folder_.empty() || was_left_unfinished_) return;
+  RemoveTree(staging()).IgnoreError();
 }
 
-absl::Status PrepareOutput::Clear() {
-  is_unfinished_ = true;
+absl::StatusOr<std::set<std::string>> PrepareOutput::Clear() const {
+  std::set<std::string> shards;
   if (was_left_unfinished_) {
     HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(folder_));
-    std::ranges::copy_if(names, std::inserter(old_shards_, old_shards_.end()), IsShard);
+    std::ranges::copy_if(names, std::inserter(shards, shards.end()), IsShard);
   }
   for (const std::string& path : Manifests(folder_)) {
     // An unreadable manifest names no shards; its shards are kept.
@@ -112,21 +139,31 @@ absl::Status PrepareOutput::Clear() {
     const absl::StatusOr<CorpusManifest> manifest = json.ok() ? ManifestFromJson(*json, path) : json.status();
     if (manifest.ok()) {
       for (const ShardReference& shard : manifest->shards) {
-        if (IsShard(shard.file)) old_shards_.insert(shard.file);  // else another program's manifest names it
+        if (IsShard(shard.file)) shards.insert(shard.file);  // else another program's manifest names it
       }
     }
     HADAL_RETURN_IF_ERROR(RemoveTree(path));
   }
-  return RemoveTree(JoinPath(folder_, kCleaningReport));
+  HADAL_RETURN_IF_ERROR(RemoveTree(JoinPath(folder_, kCleaningReport)));
+  return shards;
 }
 
-absl::Status PrepareOutput::RemoveSurplus(const std::vector<CorpusManifest>& manifests) {
-  std::set<std::string> surplus = old_shards_;
+absl::Status PrepareOutput::Commit(const std::vector<CorpusManifest>& manifests) {
+  removal_.reset();
+  absl::StatusOr<std::set<std::string>> cleared = Clear();
+  was_left_unfinished_ = true;  // whatever ends it from here on
+  HADAL_ASSIGN_OR_RETURN(std::set<std::string> surplus, std::move(cleared));
+  HADAL_ASSIGN_OR_RETURN(std::vector<std::string> names, ListDirectory(staging()));
+  std::ranges::stable_partition(names, [](const std::string& name) { return !IsManifest(name); });
+  for (const std::string& name : names) {
+    HADAL_RETURN_IF_ERROR(RenamePath(JoinPath(staging(), name), JoinPath(folder_, name)));
+  }
+  HADAL_RETURN_IF_ERROR(SyncDirectory(folder_));
   for (const CorpusManifest& manifest : manifests) {
     for (const ShardReference& shard : manifest.shards) surplus.erase(shard.file);
   }
   for (const std::string& file : surplus) HADAL_RETURN_IF_ERROR(RemoveTree(JoinPath(folder_, file)));
-  is_unfinished_ = was_left_unfinished_ = false;
+  was_left_unfinished_ = false;
   return absl::OkStatus();
 }
 

@@ -20,6 +20,7 @@
 #include "runtime/status_macros.h"
 #include "tools/device_flags.h"
 #include "tools/doctor/doctor.h"
+#include "tools/output/output_rules.h"
 #include "tools/tool_exit_code.h"
 
 namespace hadal {
@@ -82,6 +83,7 @@ absl::StatusOr<int> DoctorInWorld(DoctorArguments arguments, World& world, Docto
   arguments.probe.message_bytes = static_cast<int64_t>(arguments.message_mib * (1 << 20));
   arguments.probe.file_bytes = static_cast<int64_t>(arguments.file_mib * (1 << 20));
   // A directory that cannot be made is found out, rank by rank, by writing into it.
+  HADAL_RETURN_IF_ERROR(AsCommonError(CheckPlace(arguments.probe.directory)));
   const absl::Status made = MakeDirectories(arguments.probe.directory);
   if (!made.ok() && world.rank() == 0) PrintToolError("doctor", made);
   const GpuFacts gpu = LookForGpu(arguments.device.kind, world, found);

@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <map>
 #include <optional>
 #include <ostream>
@@ -23,10 +22,10 @@
 #include "runtime/data/corpus.h"
 #include "runtime/data/language_tags.h"
 #include "runtime/files.h"
-#include "runtime/locked_file.h"
 #include "runtime/status_macros.h"
 #include "tools/corpus/corpora_list.h"
 #include "tools/corpus/parallel_text.h"
+#include "tools/output/staged_output.h"
 #include "tools/python_child.h"
 #include "tools/tool_exit_code.h"
 #include "tools/translate/leading_tokens.h"
@@ -113,8 +112,9 @@ class Evaluator {
                                                      " has no translation of these test sets (", sets_[0].stem,
                                                      ".hypothesis); give the --out of another hadal evaluate"));
     }
-    HADAL_RETURN_IF_ERROR(CheckInputsStay(splits.test));
-    HADAL_RETURN_IF_ERROR(OwnFolder());
+    std::vector<std::string> inputs = {options_.list};
+    for (const TextPair& text : splits.test) inputs.insert(inputs.end(), {text.source, text.target});
+    HADAL_RETURN_IF_ERROR(OwnFolder(inputs));
     for (size_t i = 0; i < splits.test.size(); ++i) {
       HADAL_RETURN_IF_ERROR(Named(splits.test[i], Copy(splits.test[i], how, sets_[i])));
     }
@@ -195,16 +195,10 @@ class Evaluator {
     return names;
   }
 
-  // Makes the folder, locks it, and checks that what it replaces there is an earlier evaluation's.
-  absl::Status OwnFolder() {
-    HADAL_RETURN_IF_ERROR(MakeDirectories(options_.folder));
-    absl::StatusOr<FileDescriptor> lock = OpenLocked(JoinPath(options_.folder, "lock"));
-    if (absl::IsAborted(lock.status())) {
-      return absl::AbortedError(absl::StrCat("another hadal evaluate writes into ", options_.folder,
-                                             "; wait for its end, or choose another --out"));
-    }
-    HADAL_RETURN_IF_ERROR(lock.status());
-    lock_ = *std::move(lock);
+  // Makes the folder, locks it, and checks that what it replaces there is an earlier evaluation's and no input.
+  absl::Status OwnFolder(const std::vector<std::string>& inputs) {
+    HADAL_ASSIGN_OR_RETURN(OutputFolder lock, OutputFolder::Take(options_.folder));
+    lock_.emplace(std::move(lock));
     const std::string list = JoinPath(options_.folder, kListName);
     if (PathExists(list)) {
       HADAL_ASSIGN_OR_RETURN(const std::string text, ReadFile(list, kMostBytes));
@@ -220,6 +214,7 @@ class Evaluator {
       const std::string path = JoinPath(options_.folder, name);
       struct stat info;
       if (lstat(path.c_str(), &info) != 0) continue;
+      HADAL_RETURN_IF_ERROR(CheckIsNoneOf(path, inputs));
       if (owned_.contains(name) && S_ISREG(info.st_mode)) continue;
       return absl::InvalidArgumentError(
           absl::StrCat(path, " was not written by hadal evaluate; remove it, or choose another --out"));
@@ -240,26 +235,6 @@ class Evaluator {
   absl::StatusOr<std::string> KeyOf(const TestSet& set) const {
     HADAL_ASSIGN_OR_RETURN(const std::string text, ReadFile(PathOf(set.stem, ".hypothesis"), kMostBytes));
     return absl::StrFormat("%s hypothesis %08x\n", set.key, Crc32c(text.data(), text.size(), 0));
-  }
-
-  // Checks that no file that is written is the list or a text, of whichever test set and under any name.
-  absl::Status CheckInputsStay(const std::vector<TextPair>& texts) const {
-    std::map<std::pair<dev_t, ino_t>, std::string> inputs;
-    struct stat info;
-    const auto add = [&](const std::string& path) {
-      if (stat(path.c_str(), &info) == 0) inputs.emplace(std::pair(info.st_dev, info.st_ino), path);
-    };
-    if (!options_.list.empty()) add(options_.list);
-    for (const TextPair& text : texts) add(text.source), add(text.target);
-    for (const std::string& name : Written()) {
-      const std::string path = JoinPath(options_.folder, name);
-      if (stat(path.c_str(), &info) != 0) continue;
-      const auto input = inputs.find({info.st_dev, info.st_ino});
-      if (input == inputs.end()) continue;
-      return absl::InvalidArgumentError(absl::StrCat("writing ", path, " would overwrite ", input->second,
-                                                     ", which is an input; choose another --out"));
-    }
-    return absl::OkStatus();
   }
 
   // Sentence pairs of each direction of the training corpus.
@@ -310,7 +285,7 @@ class Evaluator {
   std::string checkpoint_;  // its directory
   LanguageTags tags_ = LanguageTags::kNone;
   std::vector<TestSet> sets_;
-  FileDescriptor lock_;          // of the folder
+  std::optional<OutputFolder> lock_;
   std::set<std::string> owned_;  // names of the folder's files that this command or an earlier one has written
   size_t next_ = 0;              // test set
   bool translating_ = false;     // the test set before next_
@@ -326,6 +301,7 @@ absl::Status RunEvaluate(const EvaluateOptions& options, Communicator& communica
   Collectives patient(communicator, absl::Hours(24));
   HADAL_RETURN_IF_ERROR(patient.AllOk(is_main ? evaluator.Prepare() : absl::OkStatus(), "reading the test sets"));
   EvaluateOptions chosen = options;
+  chosen.overwrite = true;  // its own translations
   // Not the run's best by now, of a run in progress; NotFound if that has removed it.
   if (is_main) chosen.checkpoint = evaluator.checkpoint();
   HADAL_RETURN_IF_ERROR(RunTranslations(

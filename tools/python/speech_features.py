@@ -21,7 +21,9 @@ rates, or more than --max-skipped left out; 2 usage.
 """
 import argparse
 import fractions
+import glob
 import json
+import math
 import os
 import struct
 import sys
@@ -31,7 +33,9 @@ import kaldi_native_fbank
 import numpy
 import soundfile
 
+from pyhadal.files import Staged, check_outputs
 from pyhadal.options import number
+from pyhadal.refusal import Refusal
 
 FILTERS = {16000: 80, 8000: 40}  # by sampling rate
 SHARD_BYTES = 256 << 20
@@ -42,15 +46,17 @@ class Skipped(Exception):
     """An utterance that cannot be used: (reason, detail)."""
 
 
-class Refused(Exception):
-    """Input that no corpus can be made of."""
+def read_audio(path, channel, longest=math.inf):
+    """Returns (float32 samples, scaled to 16-bit integers; sampling rate). `channel`: "mean", a number from 1, or None.
 
-
-def read_audio(path, channel):
-    """Returns (float32 samples, scaled to 16-bit integers; sampling rate). `channel`: "mean", a number from 1, or None."""
+    `longest`: seconds; audio that declares more is not read.
+    """
     try:
-        samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
-    except (OSError, RuntimeError, TypeError, ValueError) as error:  # soundfile's errors; a raw file is a TypeError
+        with soundfile.SoundFile(path) as file:
+            if file.frames > longest * file.samplerate:
+                raise Skipped("too long for --max-frames", f"{path}: {file.frames / file.samplerate:.0f} seconds")
+            samples, rate = file.read(dtype="float32", always_2d=True), file.samplerate
+    except (OSError, RuntimeError, TypeError, ValueError, MemoryError) as error:  # soundfile's errors; a raw file is a TypeError
         raise Skipped("unreadable audio", str(error)) from None
     channels = samples.shape[1]
     if channels != 1 and channel is None:
@@ -104,7 +110,7 @@ def features_of(samples, rate, filters, cmvn):
     try:
         bank = kaldi_native_fbank.OnlineFbank(filterbank_options(rate, filters))
     except ValueError as error:
-        raise Refused(f"--filters {filters} at {rate} Hz: {error}") from None
+        raise Refusal(f"--filters {filters} at {rate} Hz: {error}") from None
     bank.accept_waveform(rate, samples.tolist())
     bank.input_finished()
     if bank.num_frames_ready == 0:
@@ -117,18 +123,18 @@ def features_of(samples, rate, filters, cmvn):
 
 
 class ShardWriter:
-    """PREFIX.00000.features, ...: a header, then the utterances. Writes under another name until a file is whole."""
+    """PREFIX.00000.features, ...: a header, then the utterances. `files`: the Staged that has them."""
 
     MAGIC, VERSION, HEADER = b"hadalfea", 1, struct.Struct("<8sIIIIq")
 
-    def __init__(self, prefix, rate, filters):
-        self.prefix, self.rate, self.filters = prefix, rate, filters
+    def __init__(self, files, prefix, rate, filters):
+        self.files, self.prefix, self.rate, self.filters = files, prefix, rate, filters
         self.shards, self.file = [], None
 
     def add(self, frames):
         if self.file is None:
             self.path = f"{self.prefix}.{len(self.shards):05d}.features"
-            self.file = open(self.path + ".partial", "wb")
+            self.file = self.files.open(self.path, "wb")
             self.file.write(bytes(self.HEADER.size))
             self.utterances, self.frames, self.crc, self.size = 0, 0, 0, self.HEADER.size
         data = struct.pack("<I", len(frames)) + numpy.ascontiguousarray(frames, "<f4").tobytes()
@@ -145,7 +151,6 @@ class ShardWriter:
         self.file.seek(0)
         self.file.write(self.HEADER.pack(self.MAGIC, self.VERSION, self.filters, self.rate, self.utterances, self.frames))
         self.file.close()
-        os.replace(self.path + ".partial", self.path)
         self.shards.append({"file": os.path.basename(self.path), "bytes": self.size, "utterances": self.utterances,
                             "frames": self.frames, "crc32": self.crc})
         self.file = None
@@ -174,7 +179,8 @@ def utterances_of(list_path):
 class Conversion:
     def __init__(self, arguments):
         self.arguments = arguments
-        self.rate = self.writer = None
+        self.rate = self.writer = self.files = None
+        self.texts_bytes = self.texts_crc = 0
         self.skipped = {}  # reason -> [count, first ones named]
         self.lines = self.written = self.raised = 0
 
@@ -188,19 +194,20 @@ class Conversion:
         if self.rate is None:
             filters = self.arguments.filters or FILTERS.get(rate)
             if not filters:
-                raise Refused(f"{path}: a sampling rate of {rate} Hz; 16000 and 8000 have a usual number of filters, "
+                raise Refusal(f"{path}: a sampling rate of {rate} Hz; 16000 and 8000 have a usual number of filters, "
                               "for another rate give --filters, or --rate 16000 to resample the audio")
             self.rate = rate
-            self.writer = ShardWriter(self.arguments.out, rate, filters)
+            self.writer = ShardWriter(self.files, self.arguments.out, rate, filters)
         if rate != self.rate:
-            raise Refused(f"{path}: a sampling rate of {rate} Hz, the audio before it has {self.rate}; "
+            raise Refusal(f"{path}: a sampling rate of {rate} Hz, the audio before it has {self.rate}; "
                           f"--rate {min(rate, self.rate)} resamples all to one rate")
 
     def convert(self, path, transcript):
         """Returns the frames of every speed."""
         if not transcript:
             raise Skipped("empty transcript", path)
-        samples, rate = read_audio(path, self.arguments.channel)
+        seconds = max(self.arguments.speeds) * (self.arguments.max_frames + 3) / 100  # a frame: 10 ms, its window 25
+        samples, rate = read_audio(path, self.arguments.channel, seconds)
         if self.arguments.rate and rate != self.arguments.rate:
             self.raised += rate < self.arguments.rate
             samples, rate = at_speed(samples, rate / self.arguments.rate), self.arguments.rate
@@ -217,19 +224,20 @@ class Conversion:
             result.append(frames)
         return result
 
+    def check_outputs(self, utterances):
+        prefix, beginning = self.arguments.out, os.path.basename(self.arguments.out) + "."
+        audio = [path for _, path, _, _ in utterances if path and os.path.basename(path).startswith(beginning)]
+        paths = [prefix + ".json", prefix + ".txt", prefix + ".tsv", *glob.glob(glob.escape(prefix) + ".[0-9]*.features")]
+        check_outputs(paths, [self.arguments.list, *audio], own=self.arguments.overwrite,
+                      remedy="choose another --out, or replace it with --overwrite")
+
     def run(self):
         prefix = self.arguments.out
-        os.makedirs(os.path.dirname(prefix) or ".", exist_ok=True)
-        for ending in (".txt", ".tsv", ".json"):
-            if os.path.realpath(prefix + ending) == os.path.realpath(self.arguments.list):
-                raise Refused(f"--out {prefix} would write over the list {self.arguments.list}; choose another --out")
-        if os.path.exists(prefix + ".json"):
-            if not self.arguments.overwrite:
-                raise Refused(f"{prefix}.json exists; choose another --out, or replace it with --overwrite")
-            os.remove(prefix + ".json")  # until the end there are no features of this name
-        with open(prefix + ".txt", "w", encoding="utf-8", newline="\n") as texts, \
-                open(prefix + ".tsv", "w", encoding="utf-8", newline="\n") as table:
-            for number, path, transcript, speaker in utterances_of(self.arguments.list):
+        with Staged(prefix) as self.files:
+            utterances = list(utterances_of(self.arguments.list))
+            self.check_outputs(utterances)
+            texts, table = self.files.open(prefix + ".txt", "wb"), self.files.open(prefix + ".tsv")
+            for number, path, transcript, speaker in utterances:
                 self.lines += 1
                 if path is None:
                     self.skip(number, transcript, speaker)
@@ -241,12 +249,16 @@ class Conversion:
                     continue
                 for speed, frames in zip(self.arguments.speeds, copies):
                     self.writer.add(frames)
-                    texts.write(transcript + "\n")
+                    line = (transcript + "\n").encode()
+                    texts.write(line)
+                    self.texts_bytes, self.texts_crc = self.texts_bytes + len(line), zlib.crc32(line, self.texts_crc)
                     table.write(f"{path}\t{speed:g}\t{len(frames)}\t{speaker}\n")
                 self.written += 1
-        self.finish(prefix)
+            printed = self.finish(prefix)
+        print(printed)
 
     def finish(self, prefix):
+        """Writes the manifest. Returns what is to be printed."""
         for reason, (count, first) in self.skipped.items():
             print(f"skipped {count}: {reason}" + "".join(f"\n  {line}" for line in first), file=sys.stderr)
         if self.raised:
@@ -254,23 +266,21 @@ class Conversion:
                   "have nothing to measure", file=sys.stderr)
         left_out = self.lines - self.written
         if not self.written:
-            raise Refused(f"{self.arguments.list}: none of its {self.lines} utterances is usable")
+            raise Refusal(f"{self.arguments.list}: none of its {self.lines} utterances is usable")
         if left_out > self.arguments.max_skipped * self.lines:
-            raise Refused(f"{self.arguments.list}: {left_out} of {self.lines} utterances are unusable, more than "
+            raise Refusal(f"{self.arguments.list}: {left_out} of {self.lines} utterances are unusable, more than "
                           f"--max-skipped {self.arguments.max_skipped:g} allows")
         self.writer.finish()
         shards = self.writer.shards
         manifest = {"format": "hadal features", "version": 1, "frame_width": self.writer.filters,
                     "sample_rate": self.rate, "cmvn": self.arguments.cmvn,
                     "utterances": sum(shard["utterances"] for shard in shards),
-                    "frames": sum(shard["frames"] for shard in shards), "shards": shards}
-        with open(prefix + ".json.partial", "w", encoding="utf-8") as file:
-            json.dump(manifest, file, indent=2)
-            file.write("\n")
-        os.replace(prefix + ".json.partial", prefix + ".json")
-        print(f"wrote {prefix}.json: {manifest['utterances']} utterances of {self.written} recordings, "
-              f"{manifest['frames']} frames ({manifest['frames'] / 360000:.2f} hours), {self.writer.filters} filters "
-              f"at {self.rate} Hz; {left_out} of {self.lines} lines skipped")
+                    "frames": sum(shard["frames"] for shard in shards),
+                    "transcripts": {"bytes": self.texts_bytes, "crc32": self.texts_crc}, "shards": shards}
+        self.files.open(prefix + ".json").write(json.dumps(manifest, indent=2) + "\n")
+        return (f"wrote {prefix}.json: {manifest['utterances']} utterances of {self.written} recordings, "
+                f"{manifest['frames']} frames ({manifest['frames'] / 360000:.2f} hours), {self.writer.filters} filters "
+                f"at {self.rate} Hz; {left_out} of {self.lines} lines skipped")
 
 
 def parse_arguments(argv):
@@ -294,9 +304,11 @@ def main(argv=None):
     arguments = parse_arguments(argv)
     try:
         Conversion(arguments).run()
-    except (Refused, OSError) as error:
+    except (Refusal, OSError) as error:
         print(f"speech_features: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 

@@ -16,6 +16,7 @@
 #include "runtime/device_watch.h"
 #include "runtime/status_macros.h"
 #include "tools/config/config_loading.h"
+#include "tools/output/output_rules.h"
 #include "tools/train/resume.h"
 
 namespace hadal {
@@ -34,6 +35,7 @@ std::string CommandText(const TrainArguments& arguments) {
 // and the effective --resume for all ranks.
 absl::Status DecideAlone(const TrainArguments& arguments, const TrainOptions& options, ModelPlan plan,
                          const Device* device, const Stream& stream, TrainingSinks& sinks, RankSetup& facts) {
+  HADAL_RETURN_IF_ERROR(CheckPlace(arguments.run_directory));
   if (!arguments.take_over) {
     // The other ranks wait meanwhile.
     const absl::Duration silence = std::min(kOwnerSilence, absl::Seconds(options.pipeline.wait_timeout_seconds) / 2);

@@ -113,7 +113,7 @@ class Scoring {
     if (options_.output.empty()) return absl::OkStatus();
     std::vector<std::string> inputs = features_ ? features_->Files() : std::vector<std::string>();
     inputs.insert(inputs.end(), {options_.source, options_.target});
-    return output_.Open(options_.output, inputs);
+    return output_.Open(options_.output, inputs, options_.overwrite);
   }
 
   // Rank 0: the next pairs, source and target alternating; scored_[i]: whether line i is among them.
@@ -291,6 +291,7 @@ void AddScoreOptions(Command command, ScoreOptions& options) {
       .ValueName("FILE");
   command.AddOption("-o,--out", options.output,
                     "File of scores, FILE.partial until it is whole (default: standard output)");
+  command.AddFlag("--overwrite", options.overwrite, "Replace FILE, if it is not empty");
   AddDirectionOptions(command, "Languages of a model with tags, as en-de", options.direction, options.tags);
   command
       .AddOption("--block", options.block,

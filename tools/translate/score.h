@@ -34,6 +34,7 @@ struct ScoreOptions {
   std::string checkpoint;                 // a checkpoint, or a run directory
   std::string source, target;             // paths; `source` is empty for a model without an encoder
   std::string output;                     // path; empty: standard output
+  bool overwrite = false;                 // replaces `output`, if it is not empty
   std::string direction;                  // "en-de"; empty: none
   std::optional<LanguageTags> tags;       // where the direction's tags stand; not set: as in training
   int64_t block = 0;                      // tokens of a block of the stream; 0: line by line

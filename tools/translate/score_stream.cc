@@ -120,7 +120,8 @@ class StreamScoring {
     if (!is_main_) return absl::OkStatus();
     HADAL_ASSIGN_OR_RETURN(BlockReader reader, BlockReader::Open(options_, checkpoint.target_vocabulary()));
     reader_.emplace(std::move(reader));
-    return options_.output.empty() ? absl::OkStatus() : file_.Open(options_.output, {options_.target});
+    return options_.output.empty() ? absl::OkStatus()
+                                   : file_.Open(options_.output, {options_.target}, options_.overwrite);
   }
 
   // Rank 0: the next blocks, each with its context behind it.

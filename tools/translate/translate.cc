@@ -142,8 +142,8 @@ class Translator {
     }
     if (!options_.output.empty()) {
       std::vector<std::string> inputs = features_ ? features_->Files() : std::vector<std::string>();
-      inputs.insert(inputs.end(), {options_.input, options_.prefixes});
-      HADAL_RETURN_IF_ERROR(output_.Open(options_.output, inputs));
+      inputs.insert(inputs.end(), {options_.input, options_.prefixes, "/dev/stdin"});
+      HADAL_RETURN_IF_ERROR(output_.Open(options_.output, inputs, options_.overwrite));
     }
     if (features_) return absl::OkStatus();
     if (ReadsStandardInput()) {

@@ -51,6 +51,10 @@ void AddCommonOptions(Command command, TranslateOptions& options) {
   AddSpeedOptions(command, options);
 }
 
+void AddOverwrite(Command command, TranslateOptions& options) {
+  command.AddFlag("--overwrite", options.overwrite, "Replace FILE, if it is not empty");
+}
+
 void AddLengthOptions(Command command, TranslateOptions& options) {
   command.AddChoice<OverLong>("--on-long", options.over_long, "A sentence over --longest-source (default: error)",
                               {{"error", OverLong::kError}, {"skip", OverLong::kSkip}});
@@ -88,6 +92,7 @@ void AddTranslateOptions(Command command, TranslateOptions& options) {
                     "File of sentences, one per line (default: standard input); of speech: prefix of features");
   command.AddOption("-o,--out", options.output,
                     "File of translations, FILE.partial until it is whole (default: standard output)");
+  AddOverwrite(command, options);
   command
       .AddOption("--prefix", options.prefixes,
                  "What each output must begin with, one per line: text or a tag, as __de__")
@@ -121,6 +126,7 @@ void AddSampleOptions(Command command, TranslateOptions& options) {
       .ValueName("FILE");
   command.AddOption("-o,--out", options.output,
                     "File of texts, FILE.partial until it is whole (default: standard output)");
+  AddOverwrite(command, options);
   command.AddOption("--nbest", options.nbest, "Texts drawn per prompt").InRange(1, 64).ShowDefault();
   command
       .AddOption("--max-len", options.beam.max_length_b,

@@ -51,6 +51,7 @@ struct TranslateOptions {
   std::optional<LanguageTags> tags;  // where the direction's tags stand; not set: as in training
   std::string prefixes;              // path of the forced beginnings; empty: none
   std::string output;                // path; empty: standard output
+  bool overwrite = false;            // replaces `output`, if it is not empty
   BeamChoices beam;
   DecoderOptions decoder;  // its beam options are ignored: `beam` and the checkpoint set them
   int32_t nbest = 1;

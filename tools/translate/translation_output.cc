@@ -12,7 +12,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "runtime/files.h"
+#include "runtime/locked_file.h"
 #include "runtime/status_macros.h"
+#include "tools/output/output_rules.h"
 
 namespace hadal {
 namespace {
@@ -39,21 +41,20 @@ std::string FormatJson(const OutputForm& form, const Vocabulary& vocabulary, int
   return line.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
-// The file that `path` leads to; empty if that is written as it is.
-std::string FileOf(const std::string& path) {
+// Whether `path` leads to a device, a pipe or an open file of a process, which is written as it is.
+bool IsStream(const std::string& path) {
   constexpr int kMostLinks = 40;
   std::error_code error;
   std::filesystem::path at = path;
   for (int links = 0; links < kMostLinks; ++links) {
     const std::filesystem::path directory = std::filesystem::canonical(DirectoryName(at.native()), error);
-    if (absl::StartsWith(directory.native(), "/proc/")) return "";
+    if (absl::StartsWith(directory.native(), "/proc/")) return true;
     if (!std::filesystem::is_symlink(at, error)) break;
     at = directory / std::filesystem::read_symlink(at, error);
   }
   const std::filesystem::file_status status = std::filesystem::status(at, error);
-  const bool is_file = !std::filesystem::exists(status) || std::filesystem::is_regular_file(status) ||
-                       std::filesystem::is_directory(status);
-  return is_file ? at.native() : "";
+  return std::filesystem::exists(status) && !std::filesystem::is_regular_file(status) &&
+         !std::filesystem::is_directory(status);
 }
 
 }  // namespace
@@ -73,20 +74,25 @@ std::string FormatOutput(const OutputForm& form, const Vocabulary& vocabulary, i
 }
 
 OutputFile::~OutputFile() {
-  if (!stream_.is_open() || file_.empty()) return;
+  if (!stream_.is_open() || is_stream_) return;
   stream_.close();
   std::error_code error;
   if (std::filesystem::is_empty(written_, error)) std::filesystem::remove(written_, error);
 }
 
-absl::Status OutputFile::Open(const std::string& path, const std::vector<std::string>& inputs) {
-  path_ = path;
-  file_ = FileOf(path);
-  written_ = file_.empty() ? path : absl::StrCat(file_, ".partial");
-  HADAL_RETURN_IF_ERROR(CheckIsNoneOf(path, inputs));
-  HADAL_RETURN_IF_ERROR(CheckIsNoneOf(written_, inputs));
-  if (!file_.empty()) HADAL_RETURN_IF_ERROR(CheckCreatable(file_));
-  stream_.open(written_, std::ios::binary | (file_.empty() ? std::ios::app : std::ios::trunc));
+absl::Status OutputFile::Open(const std::string& path, const std::vector<std::string>& inputs, bool overwrite) {
+  path_ = written_ = path;
+  is_stream_ = IsStream(path);
+  if (!is_stream_) {
+    written_ = path + ".partial";
+    const auto any = [overwrite](std::string_view) { return overwrite; };
+    for (const std::string& file : {path_, written_}) {
+      HADAL_RETURN_IF_ERROR(CheckOutput(
+          file, {.inputs = inputs, .is_own = any, .remedy = "choose another --out, or replace it with --overwrite"}));
+    }
+    HADAL_ASSIGN_OR_RETURN(lock_, OpenLocked(written_));
+  }
+  stream_.open(written_, std::ios::binary | (is_stream_ ? std::ios::app : std::ios::trunc));
   return stream_ ? absl::OkStatus() : CreationError(errno, written_);
 }
 
@@ -94,7 +100,8 @@ absl::Status OutputFile::Finish() {
   if (!stream_.is_open()) return absl::OkStatus();
   stream_.close();
   if (!stream_) return absl::ResourceExhaustedError(absl::StrCat(path_, ": writing failed; is the disk full?"));
-  return file_.empty() ? absl::OkStatus() : RenamePath(written_, file_);
+  const FileDescriptor lock = std::move(lock_);
+  return is_stream_ ? absl::OkStatus() : RenamePath(written_, path_);
 }
 
 }  // namespace hadal

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "pipeline/decode/beam_search.h"
 #include "runtime/data/vocabulary.h"
+#include "runtime/files.h"
 
 namespace hadal {
 
@@ -39,8 +40,8 @@ std::string FormatOutput(const OutputForm& form, const Vocabulary& vocabulary, i
                          std::span<const Hypothesis> hypotheses);
 
 // The file of --out, replaced atomically: it is written as PATH.partial and renamed by Finish; until then an existing
-// PATH is unchanged. Without Finish, PATH.partial remains with the lines written so far, if there are any. Links are
-// followed. A pipe, a device and an open file of the process (/dev/stdout) are written directly.
+// PATH is unchanged. Without Finish, PATH.partial remains with the lines written so far, if there are any. A pipe,
+// a device and an open file of the process (/dev/stdout) are written directly.
 // Blocking: all calls.
 class OutputFile {
  public:
@@ -49,8 +50,9 @@ class OutputFile {
   OutputFile& operator=(const OutputFile&) = delete;
   ~OutputFile();
 
-  // Errors: InvalidArgument if `path` is one of the files `inputs`, which would be emptied; those of creating a file.
-  absl::Status Open(const std::string& path, const std::vector<std::string>& inputs);
+  // `overwrite`: replaces files that are not empty.
+  // Errors: those of CheckOutput for PATH and PATH.partial; Aborted if another process writes PATH; those of creating files.
+  absl::Status Open(const std::string& path, const std::vector<std::string>& inputs, bool overwrite);
   // REQUIRES: Open returned OK, and Finish has not been called.
   std::ofstream& stream() { return stream_; }
   // Closes the file and renames it to PATH; does nothing if none is open.
@@ -58,9 +60,10 @@ class OutputFile {
   absl::Status Finish();
 
  private:
-  std::string path_;     // as it was given
-  std::string file_;     // where its links lead; empty: written as it is
+  std::string path_;
   std::string written_;  // the path that is open
+  bool is_stream_ = false;
+  FileDescriptor lock_;  // of PATH.partial
   std::ofstream stream_;
 };
 

@@ -21,14 +21,14 @@ using ::testing::HasSubstr;
 TEST_F(PrepareTest, OneProcessAtATimeWritesIntoAFolder) {
   ASSERT_TRUE(MakeDirectories(options_.output).ok());
   {
-    const FileDescriptor other = OpenLocked(Path("out/.prepare.lock")).value();
-    ExpectError({"another hadal prepare is writing into", Path("out"), "choose another --out"});
+    const FileDescriptor other = OpenLocked(Path("out/.hadal.lock")).value();
+    ExpectError({"another process is writing ", Path("out"), "choose another --out"});
     EXPECT_EQ(ListDirectory(Path("out"))->size(), 1) << "nothing was written";
   }
   // The other is gone and has left its file, as a killed one does.
   ASSERT_EQ(Run(), absl::OkStatus());
   EXPECT_EQ(OpenCorpus("train").size(), 3);
-  EXPECT_FALSE(std::filesystem::exists(Path("out/.prepare.lock")));
+  EXPECT_FALSE(std::filesystem::exists(Path("out/.hadal.lock")));
 }
 
 TEST_F(PrepareTest, AnOutputInUseIsKeptUnlessToldOtherwise) {
@@ -43,17 +43,32 @@ TEST_F(PrepareTest, AnOutputInUseIsKeptUnlessToldOtherwise) {
   EXPECT_EQ(SourceText(OpenCorpus("train"), 0), "The cat reads.");
 }
 
-// Whatever is found out before anything has to be written leaves the corpus of before as it was.
-TEST_F(PrepareTest, AVocabularyThatCannotBeTrainedCostsNothing) {
+TEST_F(PrepareTest, AnErrorLeavesTheCorpusOfBefore) {
   ASSERT_TRUE(Run().ok());
   const std::string manifest = Read("out/train.json"), vocabulary = Read("out/vocabulary.model");
+  const std::vector<std::string> names = *ListDirectory(Path("out"));
   options_.overwrite = true;
+  options_.max_tokens = 1;
+  EXPECT_FALSE(Run().ok()) << "found out while shards are written";
+  EXPECT_EQ(*ListDirectory(Path("out")), names);
+  options_.max_tokens = 256;
   options_.training.size = 5000;
   EXPECT_THAT(std::string(Run().message()), AllOf(HasSubstr("at most"), HasSubstr("ids, 5000 were requested")));
   EXPECT_EQ(Read("out/train.json"), manifest);
   EXPECT_EQ(Read("out/vocabulary.model"), vocabulary);
   EXPECT_EQ(OpenCorpus("train").size(), 3);
-  EXPECT_FALSE(std::filesystem::exists(Path("out/.prepare.lock")));
+  EXPECT_EQ(*ListDirectory(Path("out")), names);
+}
+
+TEST_F(PrepareTest, AVocabularyThatIsThereMayBeTheGivenOne) {
+  ASSERT_TRUE(Run().ok());
+  options_.source_vocabulary = options_.target_vocabulary = Path("out/vocabulary.model");
+  for (const char* name : {"train.json", "train.00000.shard", "cleaning.json"}) {
+    std::filesystem::remove(Path(absl::StrCat("out/", name)));
+  }
+  EXPECT_EQ(Run(), absl::OkStatus());
+  options_.overwrite = true;
+  EXPECT_EQ(Run(), absl::OkStatus());
 }
 
 TEST_F(PrepareTest, OverwritingLeavesNoSplitOfBefore) {
@@ -74,7 +89,7 @@ TEST_F(PrepareTest, ATextThatTheOutputWouldReplaceIsKept) {
   std::filesystem::create_directories(options_.output);
   options_.overwrite = true;
   options_.training = {.algorithm = PieceAlgorithm::kWord, .size = 0};
-  for (const char* name : {"source.txt", "vocabulary.txt", "test.json", "cleaning.json"}) {
+  for (const char* name : {"source.txt", "vocabulary.txt", "test.json", "cleaning.json", "train.00007.shard"}) {
     Write(absl::StrCat("out/", name), kEnglish);
     options_.train = {{Path(absl::StrCat("out/", name)), Path("train.de")}};
     ExpectError({absl::StrCat("may replace ", Path("out/"), name), "which is an input"});
@@ -127,28 +142,7 @@ TEST_F(SurplusShardsTest, WhatIsNoShardIsKept) {
   EXPECT_EQ(Read("out/notes/mine"), "mine");
 }
 
-// Ended at any moment: before the new manifest no corpus, behind it a whole one.
-TEST_F(SurplusShardsTest, TheyGoLast) {
-  std::filesystem::create_directories(options_.output);
-  WriteFourShards("train");
-  PrepareOutput output = PrepareOutput::Take(options_.output, /*overwrite=*/true).value();
-  EXPECT_EQ(OpenCorpus("train").size(), 4) << "taking the folder clears nothing yet";
-  ASSERT_TRUE(output.Clear().ok());
-  EXPECT_EQ(Corpus::Open(Path("out/train")).status().code(), absl::StatusCode::kNotFound);
-  CorpusWriter writer = *CorpusWriter::Create({.prefix = Path("out/train"),
-                                               .source_vocabulary = {"vocabulary.model", 60, 0},
-                                               .target_vocabulary = {"vocabulary.model", 60, 0},
-                                               .corpora = {"one"}});
-  ASSERT_TRUE(writer.Add(Sample{.source = {4}, .target = {5}}.view()).ok());
-  const CorpusManifest manifest = *writer.Finish();
-  EXPECT_EQ(Shards().size(), 4u);
-  EXPECT_EQ(OpenCorpus("train").size(), 1);
-  ASSERT_TRUE(output.RemoveSurplus({manifest}).ok());
-  EXPECT_THAT(Shards(), ElementsAre("train.00000.shard"));
-  EXPECT_EQ(OpenCorpus("train").size(), 1);
-}
-
-// A process that is killed while it writes leaves its lock's file, and shards that no manifest names.
+// A process that is killed while it moves its files into place leaves some, and shards that no manifest names.
 TEST_F(SurplusShardsTest, WhatAKilledProcessLeftGoesAsWell) {
   std::filesystem::create_directories(options_.output);
   WriteFourShards("train");
@@ -157,24 +151,26 @@ TEST_F(SurplusShardsTest, WhatAKilledProcessLeftGoesAsWell) {
   std::filesystem::remove(Path("out/valid.json"));
   Write("out/test.00000.shard.partial", "half");
   Write("out/train.mine.shard", "nobody's");
-  Write("out/.prepare.lock", "");
+  std::filesystem::create_directories(Path("out/.hadal.prepare"));
+  Write("out/.hadal.prepare/train.json", "{");
   ASSERT_TRUE(Run().ok());
   EXPECT_THAT(*ListDirectory(Path("out")),
               ElementsAre("cleaning.json", "train.00000.shard", "train.json", "train.mine.shard", "vocabulary.model"));
   EXPECT_EQ(OpenCorpus("train").size(), 3);
 }
 
-TEST_F(SurplusShardsTest, AProcessThatFailsWhileItWritesLeavesWordOfIt) {
+TEST_F(SurplusShardsTest, AProcessThatFailsWhileItMovesLeavesWordOfIt) {
   ASSERT_TRUE(Run().ok());
   WriteFourShards("train");
-  std::filesystem::remove(Path("out/vocabulary.model"));
-  std::filesystem::create_directories(Path("out/vocabulary.model/full"));  // cannot be replaced
-  options_.overwrite = true;
-  EXPECT_FALSE(Run().ok());
+  {
+    PrepareOutput output = *PrepareOutput::Take(options_.output, /*overwrite=*/true, /*given=*/nullptr);
+    std::filesystem::create_directories(Path("out/folder/full"));
+    Write("out/.hadal.prepare/folder", "cannot replace a folder");
+    EXPECT_FALSE(output.Commit({}).ok());
+  }
+  std::filesystem::remove_all(Path("out/folder"));
   EXPECT_FALSE(std::filesystem::exists(Path("out/train.json")));
   EXPECT_FALSE(std::filesystem::exists(Path("out/cleaning.json"))) << "that of the corpus of before";
-  std::filesystem::remove_all(Path("out/vocabulary.model"));
-  options_.overwrite = false;
   ASSERT_EQ(Run(), absl::OkStatus());
   EXPECT_THAT(*ListDirectory(Path("out")),
               ElementsAre("cleaning.json", "train.00000.shard", "train.json", "vocabulary.model"));

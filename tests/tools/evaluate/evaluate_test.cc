@@ -263,8 +263,8 @@ TEST_F(EvaluateTest, FilesThatItDidNotWriteStay) {
 
 TEST_F(EvaluateTest, OneEvaluationWritesIntoAFolder) {
   ASSERT_TRUE(MakeDirectories(options_.folder).ok());
-  const FileDescriptor lock = OpenLocked(JoinPath(options_.folder, "lock")).value();
-  EXPECT_THAT(std::string(Evaluate().message()), HasSubstr("another hadal evaluate writes into"));
+  const FileDescriptor lock = OpenLocked(JoinPath(options_.folder, ".hadal.lock")).value();
+  EXPECT_THAT(std::string(Evaluate().message()), HasSubstr("another process is writing"));
 }
 
 }  // namespace

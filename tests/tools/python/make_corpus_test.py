@@ -6,6 +6,7 @@ import unittest
 from pathlib import Path
 
 from pyhadal import make_corpus as corpus
+from pyhadal.refusal import Refusal
 
 
 class Words(unittest.TestCase):
@@ -68,7 +69,7 @@ class Files(unittest.TestCase):
     def test_existing_files_are_kept_without_overwrite(self):
         corpus.make_corpus(self.folder, {"train": 5})
         before = self.lines("train.en")
-        with self.assertRaisesRegex(FileExistsError, "train.de already exists.*--overwrite"):
+        with self.assertRaisesRegex(Refusal, "train.de exists already.*--overwrite"):
             corpus.make_corpus(self.folder, {"test": 5, "train": 5}, seed=2)
         self.assertEqual(self.lines("train.en"), before)
         self.assertEqual(sorted(os.listdir(self.folder)), ["train.de", "train.en"])

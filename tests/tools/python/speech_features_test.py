@@ -22,6 +22,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SPEC = importlib.util.spec_from_file_location("speech_features", os.path.join(HERE, "../../../tools/python/speech_features.py"))
 speech_features = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(speech_features)
+from pyhadal import files  # noqa: E402
 
 
 def log_mel(samples, rate, filters):
@@ -130,7 +131,7 @@ class SpeechFeatures(unittest.TestCase):
             self.assertIn(line, printed)
         self.assertEqual(len(self.features()), 1)
         self.assertEqual(self.run_on(["good.wav\tone"], "--max-frames", "100", "--max-skipped", "1")[0], 1, "nothing is left")
-        self.assertFalse(os.path.exists(self.path("f.json")), "no manifest without usable features")
+        self.assertEqual(len(self.features()), 1, "what was there before stays")
         status, printed = self.run_on(lines)
         self.assertEqual(status, 1)
         self.assertIn("more than --max-skipped 0.1 allows", printed)
@@ -139,8 +140,44 @@ class SpeechFeatures(unittest.TestCase):
         self.write("good.wav", self.noise)
         lists = pathlib.Path(self.path("f.tsv"))
         lists.write_text("good.wav\tone\n")
-        self.assertEqual(speech_features.main([str(lists), "--out", self.path("f")]), 1)
+        self.assertEqual(speech_features.main([str(lists), "--out", self.path("f"), "--overwrite"]), 1)
         self.assertEqual(lists.read_text(), "good.wav\tone\n")
+        os.rename(self.path("f.tsv"), self.path("list.tsv"))
+        os.rename(self.path("good.wav"), self.path("f.txt"))
+        status, printed = self.run_on(["f.txt\tone"])
+        self.assertEqual(status, 1)
+        self.assertIn("f.txt, which is an input", printed)
+
+    def test_existing_files_stay_and_a_second_process_is_refused(self):
+        self.write("good.wav", self.noise)
+        pathlib.Path(self.path("list.tsv")).write_text("good.wav\tone\n")
+        for name in "f.txt", "f.tsv", "f.00000.features":
+            pathlib.Path(self.path(name)).write_text("mine")
+            status, printed = self.run_without_overwrite()
+            self.assertEqual((status, pathlib.Path(self.path(name)).read_text()), (1, "mine"))
+            self.assertIn(f"{name} exists already", printed)
+            os.remove(self.path(name))
+        os.symlink(self.path("mine"), self.path("f.txt"))
+        self.assertIn("f.txt: it is a symbolic link", self.run_without_overwrite()[1])
+        os.remove(self.path("f.txt"))
+        with files.locked(self.path("f.partial")):
+            self.assertIn("another process is writing", self.run_without_overwrite()[1])
+        self.assertEqual(sorted(os.listdir(self.folder)), ["f.partial", "good.wav", "list.tsv"])
+
+    def run_without_overwrite(self):
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+            return speech_features.main([self.path("list.tsv"), "--out", self.path("f")]), out.getvalue()
+
+    def test_audio_that_declares_more_than_is_read_is_left_out(self):
+        self.write("good.wav", self.noise)
+        self.write("huge.flac", self.noise)
+        data = bytearray(pathlib.Path(self.path("huge.flac")).read_bytes())
+        data[21] |= 0x0f  # the upper bits of STREAMINFO's number of samples: nearly 2^36
+        pathlib.Path(self.path("huge.flac")).write_bytes(data)
+        status, printed = self.run_on(["good.wav\tone", "huge.flac\ttwo"], "--max-skipped", "1")
+        self.assertEqual(status, 0, printed)
+        self.assertIn("skipped 1: too long for --max-frames", printed)
 
     def test_mixed_rates_and_strange_rates_are_refused(self):
         self.write("low.wav", self.noise, 8000)
@@ -217,11 +254,16 @@ class SpeechFeatures(unittest.TestCase):
         done = subprocess.run([os.environ["HADAL"], "prepare", "--features", "--train", self.path("f"), "--vocab", self.path("words.txt"),
                                "--out", self.path("out")], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
+        command = done.args
         frames = sum(len(utterance) for utterance in self.features())
         self.assertIn(f"wrote train: 12 utterances; {frames} frames of 40 features", done.stdout)
         shard = pathlib.Path(self.path("out/train.00000.shard")).read_bytes()
         first = self.features()[0].tobytes()
         self.assertEqual(shard[32 + 12 * 32:][:len(first)], first)
+        pathlib.Path(self.path("f.txt")).write_text("two\n" * 12)
+        done = subprocess.run([*command, "--overwrite"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("f.txt: its content does not match its checksum", done.stderr)
 
 
 if __name__ == "__main__":

@@ -88,7 +88,7 @@ class OutputFileTest : public ::testing::Test {
   // Writes `text` to `path`; without `finish` as a command that fails then.
   static absl::Status Write(const std::string& path, const std::string& text, bool finish = true) {
     OutputFile file;
-    if (absl::Status status = file.Open(path, {}); !status.ok()) return status;
+    if (absl::Status status = file.Open(path, {}, /*overwrite=*/true); !status.ok()) return status;
     file.stream() << text << std::flush;
     return finish ? file.Finish() : absl::OkStatus();
   }
@@ -112,12 +112,16 @@ TEST_F(OutputFileTest, ItIsWholeOrNotThere) {
   EXPECT_EQ(Write(directory_.path(), "c\n").code(), absl::StatusCode::kFailedPrecondition);
 }
 
-TEST_F(OutputFileTest, ALinkStaysALink) {
-  std::filesystem::create_symlink("out", directory_ / "link");
-  for (const std::string text : {"new\n", "other\n"}) {
-    ASSERT_TRUE(Write(directory_ / "link", text).ok());
-    EXPECT_EQ(Contents(path_), text);
-    EXPECT_TRUE(std::filesystem::is_symlink(directory_ / "link"));
+TEST_F(OutputFileTest, WhatIsThereIsReplacedOnlyIfAsked) {
+  for (const std::string& path : {path_, path_ + ".partial"}) {
+    SetContents(path, "old\n");
+    OutputFile file;
+    EXPECT_THAT(std::string(file.Open(path_, {}, /*overwrite=*/false).message()), HasSubstr("--overwrite"));
+    EXPECT_EQ(Contents(path), "old\n");
+    SetContents(path, "");
+    EXPECT_TRUE(file.Open(path_, {}, /*overwrite=*/false).ok()) << "empty";
+    EXPECT_EQ(OutputFile().Open(path_, {}, /*overwrite=*/true).code(), absl::StatusCode::kAborted) << "two at once";
+    std::filesystem::remove(path);
   }
 }
 
@@ -137,7 +141,7 @@ TEST_F(OutputFileTest, AnOpenFileIsWrittenAsItIs) {
 TEST_F(OutputFileTest, NoInputIsEmptied) {
   SetContents(path_ + ".partial", "an input\n");
   OutputFile file;
-  EXPECT_EQ(file.Open(path_, {path_ + ".partial"}).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(file.Open(path_, {path_ + ".partial"}, /*overwrite=*/true).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Contents(path_ + ".partial"), "an input\n");
 }
 

@@ -12,7 +12,9 @@ import os
 import sys
 import tempfile
 
+import pyhadal.refusal
 from hadal_torch.refusal import Refusal
+from pyhadal.files import check_outputs, check_place
 
 FORMATS = ["huggingface", "ctranslate2", "fairseq"]
 
@@ -29,7 +31,8 @@ def export(arguments) -> None:
     write, read_plain = _load(arguments.format, f"write_{arguments.format}"), _load("plain", "read_plain")
     if arguments.quantization and arguments.format != "ctranslate2":
         raise Refusal(f"{arguments.format} stores float32 only; --quantization is for --format ctranslate2")
-    if os.path.exists(arguments.out):
+    check_place(arguments.out)
+    if os.path.lexists(arguments.out):
         raise Refusal(f"{arguments.out} already exists; remove it, or choose another --out")
     parent = os.path.dirname(os.path.abspath(arguments.out))
     os.makedirs(parent, exist_ok=True)
@@ -54,6 +57,7 @@ def convert_import(arguments) -> None:
             raise Refusal(f"{arguments.source} needs its dict.txt: --dictionary once for both languages, or for the source and "
                           "then for the target")
         plain = _load("fairseq", "read_fairseq")(arguments.source, arguments.dictionary)
+    check_outputs([arguments.out, arguments.out.removesuffix(".safetensors") + ".json"])
     write_plain(arguments.out, plain)
 
 
@@ -74,7 +78,7 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         arguments.run(arguments)
-    except (Refusal, OSError, ValueError) as error:
+    except (Refusal, pyhadal.refusal.Refusal, OSError, ValueError) as error:
         print(f"hadal_torch: {error}", file=sys.stderr)
         return 2
     except (KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:  # files of another content than their readers expect

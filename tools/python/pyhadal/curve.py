@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pyhadal import plot
-from pyhadal.files import write_whole
+from pyhadal.files import check_outputs, write_whole
 from pyhadal.refusal import Refusal
 from pyhadal.run import Run
 
@@ -21,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     if arguments.label and len(arguments.label) != len(arguments.runs):
         raise Refusal(f"{len(arguments.label)} labels for {len(arguments.runs)} runs; give one per run, or none")
+    check_outputs([arguments.svg], arguments.runs)
     runs = [Run(path) for path in arguments.runs]
     names = arguments.label or [run.name for run in runs]
     series = [read_series(run, name, arguments.metric, index) for index, (run, name) in enumerate(zip(runs, names))]

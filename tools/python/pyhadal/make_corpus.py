@@ -8,12 +8,12 @@ train, so held-out numbers never occur in training, for any seed and sizes; the 
 """
 
 import argparse
-import contextlib
 import hashlib
 import os
 import random
 from typing import Iterator
 
+from pyhadal.files import Staged, check_outputs, locked
 from pyhadal.options import number
 
 LANGUAGES = ("de", "en")
@@ -76,32 +76,21 @@ def draw(split: str, count: int, seed: int) -> Iterator[int]:
         yield number
 
 
-def write_split(folder: str, split: str, numbers: Iterator[int]) -> None:
-    """Writes SPLIT.de and SPLIT.en under other names, and renames them when both are whole."""
-    paths = [os.path.join(folder, f"{split}.{language}") for language in LANGUAGES]
-    with contextlib.ExitStack() as stack:
-        files = [stack.enter_context(open(f"{path}.partial", "w", encoding="utf-8", newline="\n")) for path in paths]
-        for number in numbers:
-            for file, text in zip(files, (german(number), english(number))):
-                file.write(text + "\n")
-    for path in paths:
-        os.replace(f"{path}.partial", path)
-
-
 def make_corpus(folder: str, sizes: dict[str, int], seed: int = 1, overwrite: bool = False) -> None:
     """Writes the files of each split whose size is not 0.
 
-    Errors: FileExistsError for a file that is there without `overwrite`; OSError of writing. Nothing is half-written.
+    Errors: Refusal for a file that is there without `overwrite`; OSError of writing. Nothing is half-written.
     """
     wanted = {split: size for split, size in sizes.items() if size > 0}
-    os.makedirs(folder, exist_ok=True)
-    for split in wanted if not overwrite else ():
-        for language in LANGUAGES:
-            path = os.path.join(folder, f"{split}.{language}")
-            if os.path.lexists(path):
-                raise FileExistsError(f"{path} already exists; choose another --out, or replace it with --overwrite")
-    for split, size in wanted.items():
-        write_split(folder, split, draw(split, size, seed))
+    paths = {split: [os.path.join(folder, f"{split}.{language}") for language in LANGUAGES] for split in wanted}
+    with locked(folder), Staged(os.path.join(folder, ".hadal")) as staged:
+        check_outputs([path for pair in paths.values() for path in pair], own=overwrite,
+                      remedy="choose another --out, or replace it with --overwrite")
+        for split, size in wanted.items():
+            files = [staged.open(path) for path in paths[split]]
+            for number in draw(split, size, seed):
+                for file, text in zip(files, (german(number), english(number))):
+                    file.write(text + "\n")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,6 +18,8 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from pyhadal.files import MARK
+
 logging.getLogger("matplotlib").setLevel(logging.ERROR)  # no remarks about its font cache on the user's terminal
 
 # Colours of runs, distinguishable for colour-blind readers (Okabe and Ito), then by the line's style.
@@ -355,7 +357,7 @@ def standalone(svg: str, dark: bool = False) -> str:
     """A picture as a file of its own, on a light or a dark page: without variables, which few viewers know."""
     ink, grid = ("#dddddd", "#444444") if dark else (_INK, _GRID)
     svg = svg.replace(f"var(--ink, {_INK})", ink).replace(f"var(--grid, {_GRID})", grid)
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + svg
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{MARK}\n{svg}'
 
 
 def matrix(rows: "Sequence[str]", columns: "Sequence[str]", values: np.ndarray, *, title: str, x_label: str, y_label: str,

@@ -14,7 +14,7 @@ from typing import Iterator, Sequence
 import numpy as np
 
 from pyhadal import plot, program
-from pyhadal.files import write_whole
+from pyhadal.files import check_outputs, write_whole
 from pyhadal.page import markdown_page, render
 from pyhadal.run import Run
 from pyhadal.table import Table
@@ -41,13 +41,14 @@ def run(arguments: argparse.Namespace) -> None:
     stem = arguments.out or os.path.join(arguments.runs[0], "report")
     for extension in (".html", ".json", ".md"):
         stem = stem.removesuffix(extension) if stem.endswith(extension) else stem
+    paths = [stem + extension for extension in (".html", ".json", ".md")]
+    check_outputs(paths, own=os.path.abspath(stem) == os.path.abspath(os.path.join(arguments.runs[0], "report")))
     options = [f"--{name}={value}" for name in ("profile", "machine") if (value := getattr(arguments, name))]
     summary = program.summarize(arguments.runs, options)
     page = make_page(summary)
-    written = {".html": page, ".json": json.dumps(summary, indent=2, ensure_ascii=False) + "\n", ".md": make_markdown(summary)}
-    for extension, text in written.items():
-        write_whole(stem + extension, text)
-        print(stem + extension)
+    for path, text in zip(paths, [page, json.dumps(summary, indent=2, ensure_ascii=False) + "\n", make_markdown(summary)]):
+        write_whole(path, text)
+        print(path)
 
 
 def make_page(summary: dict) -> str:

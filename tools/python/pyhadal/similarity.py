@@ -6,7 +6,7 @@ import argparse
 import json
 
 from pyhadal import plot
-from pyhadal.files import write_whole
+from pyhadal.files import check_outputs, write_whole
 from pyhadal.page import render
 
 
@@ -16,6 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
+    check_outputs([arguments.page])
     with open(arguments.measured, encoding="utf-8") as file:
         measured = json.load(file)
     pictures = [plot.square(measured[stack], stack.capitalize(), "mean cosine of a token", "layer") for stack in ("encoder", "decoder")

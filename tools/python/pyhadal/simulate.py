@@ -7,7 +7,7 @@ import json
 import sys
 
 from pyhadal import plot
-from pyhadal.files import write_whole
+from pyhadal.files import check_outputs, write_whole
 from pyhadal.refusal import Refusal
 from pyhadal.report import draw_timeline
 
@@ -17,6 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
+    check_outputs([arguments.svg])
     try:
         timeline = json.load(sys.stdin)
     except ValueError as error:
