@@ -18,6 +18,8 @@
 #include "runtime/run_directory.h"
 #include "runtime/safetensors.h"
 #include "runtime/status_macros.h"
+#include "tools/checkpoint/weights_checkpoint.h"
+#include "tools/deferred_signals.h"
 #include "tools/output/work_progress.h"
 #include "tools/python_child.h"
 
@@ -34,27 +36,31 @@ std::vector<SafetensorsTensor> Descriptions(const std::vector<ExportedTensor>& e
 }
 
 // Appends the weights of one parameter, slice by slice.
-absl::Status AppendParameter(CheckpointReader& reader, int32_t p, SafetensorsWriter& writer) {
+absl::Status AppendParameter(CheckpointReader& reader, int32_t p, bool allow_nonfinite, SafetensorsWriter& writer) {
   const CheckpointParameter& parameter = reader.manifest().parameters[p];
   std::vector<float> values;
   for (int64_t slice = 0; slice < parameter.slices(); ++slice) {
     values.resize(static_cast<size_t>(parameter.slice_elements(slice)));
     SliceState state = {.parameter = p, .slice = slice, .weight = {}, .first_moment = {}, .second_moment = {}};
     state.weight = Vector(values.data(), static_cast<int64_t>(values.size()));
+    HADAL_RETURN_IF_ERROR(DeferredSignals::Check());
     HADAL_RETURN_IF_ERROR(reader.ReadSlices({&state, 1}));
+    if (!allow_nonfinite) {
+      HADAL_RETURN_IF_ERROR(CheckFinite(state, reader.manifest().parameters, reader.directory()));
+    }
     HADAL_RETURN_IF_ERROR(writer.Append(AsBytes(values)));
   }
   return absl::OkStatus();
 }
 
-absl::Status WriteTensors(CheckpointReader& reader, const std::string& path) {
+absl::Status WriteTensors(CheckpointReader& reader, const std::string& path, bool allow_nonfinite) {
   const std::vector<ExportedTensor> tensors = ExportedTensors(reader.manifest().parameters);
   HADAL_ASSIGN_OR_RETURN(SafetensorsWriter writer,
                          SafetensorsWriter::Create(path, Descriptions(tensors), {{"format", "pt"}}));
   WorkProgress progress("exporting", "tensors", static_cast<int64_t>(tensors.size()));
   for (const ExportedTensor& tensor : tensors) {
     for (size_t row = 0; row < tensor.parameters.size(); ++row) {
-      HADAL_RETURN_IF_ERROR(AppendParameter(reader, tensor.parameters[row], writer));
+      HADAL_RETURN_IF_ERROR(AppendParameter(reader, tensor.parameters[row], allow_nonfinite, writer));
       HADAL_RETURN_IF_ERROR(writer.Append(AsBytes(std::vector<float>(tensor.ZerosAfter(row), 0.0f))));
     }
     progress.Advance(1);
@@ -81,14 +87,18 @@ absl::Status ExportInFormat(const CheckpointExportOptions& options) {
   if (PathExists(options.out)) {
     return absl::AlreadyExistsError(absl::StrCat(options.out, " already exists; remove it or choose another --out"));
   }
+  HADAL_RETURN_IF_ERROR(RunHadalTorch({"packages", options.format}));
+  const DeferredSignals deferred;
   const std::string temporary = JoinPath(DirectoryName(options.out),
                                          absl::StrCat(BaseName(options.out), kTemporaryInfix, NewCheckpointAttempt()));
   const absl::Cleanup remove_temporary = [&] { RemoveTree(temporary).IgnoreError(); };
   const std::string plain = JoinPath(temporary, absl::StrCat("model", kSafetensorsEnding));
   std::ostringstream unread;
-  HADAL_RETURN_IF_ERROR(ExportCheckpoint({.checkpoint = options.checkpoint, .out = plain}, unread));
+  HADAL_RETURN_IF_ERROR(ExportCheckpoint(
+      {.checkpoint = options.checkpoint, .out = plain, .allow_nonfinite = options.allow_nonfinite}, unread));
   std::vector<std::string> arguments = {"export", plain, "--format", options.format, "--out", options.out};
   if (!options.quantization.empty()) arguments.insert(arguments.end(), {"--quantization", options.quantization});
+  if (options.allow_nonfinite) arguments.emplace_back("--allow-nonfinite");
   return RunHadalTorch(arguments);
 }
 
@@ -125,10 +135,11 @@ absl::Status ExportCheckpoint(const CheckpointExportOptions& options, std::ostre
           path, " is not this model's vocabulary, and may be another export's; remove it, or choose another folder"));
     }
   }
+  const DeferredSignals deferred;
   HADAL_RETURN_IF_ERROR(MakeDirectories(folder));
   const std::string temporary = absl::StrCat(options.out, ".", unique);
   const absl::Cleanup remove_temporary = [&] { RemoveTree(temporary).IgnoreError(); };
-  HADAL_RETURN_IF_ERROR(WithPath(WriteTensors(reader, temporary), temporary, options.out));
+  HADAL_RETURN_IF_ERROR(WithPath(WriteTensors(reader, temporary, options.allow_nonfinite), temporary, options.out));
   for (const auto& [path, contents] : texts) HADAL_RETURN_IF_ERROR(ReplaceFile(path, contents, unique));
   HADAL_RETURN_IF_ERROR(WithPath(RenamePath(temporary, options.out), temporary, options.out));
   HADAL_RETURN_IF_ERROR(SyncDirectory(folder));

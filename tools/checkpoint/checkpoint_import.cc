@@ -22,6 +22,7 @@
 #include "runtime/status_macros.h"
 #include "runtime/strict_json.h"
 #include "tools/checkpoint/weights_checkpoint.h"
+#include "tools/deferred_signals.h"
 #include "tools/python_child.h"
 
 namespace hadal {
@@ -104,7 +105,7 @@ absl::StatusOr<std::vector<FirstElement>> FindParameters(const SafetensorsReader
   return first_elements;
 }
 
-absl::Status ImportPlain(const std::string& source, const std::string& directory) {
+absl::Status ImportPlain(const std::string& source, const std::string& directory, bool allow_nonfinite) {
   HADAL_ASSIGN_OR_RETURN(WeightsCheckpoint checkpoint, ReadSettings(source));
   HADAL_ASSIGN_OR_RETURN(const SafetensorsReader file, SafetensorsReader::Open(source));
   HADAL_ASSIGN_OR_RETURN(const std::vector<FirstElement> first_elements,
@@ -113,8 +114,10 @@ absl::Status ImportPlain(const std::string& source, const std::string& directory
   checkpoint.read = [&](const SliceState& state) {
     const FirstElement& first = first_elements[state.parameter];
     constexpr auto kBytes = static_cast<int64_t>(sizeof(float));
-    return file.Read(first.tensor, (first.first_element + state.slice * kSliceElements) * kBytes,
-                     state.weight.size * kBytes, state.weight.data);
+    HADAL_RETURN_IF_ERROR(DeferredSignals::Check());
+    HADAL_RETURN_IF_ERROR(file.Read(first.tensor, (first.first_element + state.slice * kSliceElements) * kBytes,
+                                    state.weight.size * kBytes, state.weight.data));
+    return allow_nonfinite ? absl::OkStatus() : CheckFinite(state, checkpoint.manifest.parameters, source);
   };
   return WriteWeightsCheckpoint(std::move(checkpoint), directory);
 }
@@ -126,9 +129,10 @@ absl::Status ImportCheckpoint(const CheckpointImportOptions& options, std::ostre
   if (PathExists(options.out)) {
     return absl::AlreadyExistsError(absl::StrCat(options.out, " already exists; remove it or choose another --out"));
   }
+  const DeferredSignals deferred;
   HADAL_RETURN_IF_ERROR(MakeDirectories(DirectoryName(options.out)));
   if (absl::EndsWith(options.source, kSafetensorsEnding)) {
-    HADAL_RETURN_IF_ERROR(ImportPlain(options.source, options.out));
+    HADAL_RETURN_IF_ERROR(ImportPlain(options.source, options.out, options.allow_nonfinite));
   } else {
     const std::string temporary = JoinPath(
         DirectoryName(options.out), absl::StrCat(BaseName(options.out), kTemporaryInfix, NewCheckpointAttempt()));
@@ -139,11 +143,11 @@ absl::Status ImportCheckpoint(const CheckpointImportOptions& options, std::ostre
     for (const std::string& dictionary : options.dictionaries) {
       arguments.insert(arguments.end(), {"--dictionary", dictionary});
     }
+    if (options.allow_nonfinite) arguments.emplace_back("--allow-nonfinite");
     HADAL_RETURN_IF_ERROR(RunHadalTorch(arguments));
-    const absl::Status imported = ImportPlain(plain, options.out);
-    if (absl::IsDataLoss(imported)) {  // not damage: settings that hadal does not support
-      return absl::InvalidArgumentError(absl::StrCat(options.source, ": ", imported.message()));
-    }
+    const absl::Status imported =
+        WithPath(ImportPlain(plain, options.out, options.allow_nonfinite), temporary + "/", options.source + ": ");
+    if (absl::IsDataLoss(imported)) return absl::InvalidArgumentError(imported.message());  // not damage: settings
     HADAL_RETURN_IF_ERROR(imported);
   }
   out << "wrote " << options.out << "\n";

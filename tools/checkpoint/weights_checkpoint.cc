@@ -1,5 +1,7 @@
 #include "tools/checkpoint/weights_checkpoint.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <utility>
 
@@ -51,10 +53,23 @@ absl::Status WriteInto(WeightsCheckpoint& checkpoint, const std::string& directo
 
 }  // namespace
 
+absl::Status CheckFinite(const SliceState& state, const std::vector<CheckpointParameter>& parameters,
+                         const std::string& origin) {
+  const float* const begin = state.weight.data;
+  const float* const end = begin + state.weight.size;
+  const float* const found = std::find_if_not(begin, end, [](float x) { return std::isfinite(x); });
+  if (found == end) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      origin, ": ", parameters[state.parameter].name, " has ", *found, " at element ",
+      state.slice * kSliceElements + (found - begin),
+      "; a model with weights that are not finite computes nothing of use; to study it, give --allow-nonfinite"));
+}
+
 absl::Status WriteWeightsCheckpoint(WeightsCheckpoint checkpoint, const std::string& directory) {
-  if (PathExists(directory)) {
+  const auto occupied = [&directory] {
     return absl::AlreadyExistsError(absl::StrCat(directory, " already exists; remove it or choose another --out"));
-  }
+  };
+  if (PathExists(directory)) return occupied();
   checkpoint.manifest.attempt = NewCheckpointAttempt();
   checkpoint.manifest.time = absl::Now();
   checkpoint.manifest.has_moments = false;
@@ -65,6 +80,7 @@ absl::Status WriteWeightsCheckpoint(WeightsCheckpoint checkpoint, const std::str
   const absl::Cleanup remove_temporary = [&] { RemoveTree(temporary).IgnoreError(); };
   absl::Status status = WriteInto(checkpoint, temporary);
   if (status.ok()) status = RenamePath(temporary, directory);
+  if (!status.ok() && PathExists(directory)) return occupied();  // another command made it meanwhile
   HADAL_RETURN_IF_ERROR(WithPath(status, temporary, directory));
   return SyncDirectory(DirectoryName(directory));
 }

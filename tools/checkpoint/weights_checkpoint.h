@@ -21,6 +21,11 @@ struct WeightsCheckpoint {
   std::function<absl::Status(const SliceState& state)> read;
 };
 
+// Checks that a slice's weights are finite. `origin`: what they are read from.
+// Errors: InvalidArgument with the first element that is not.
+absl::Status CheckFinite(const SliceState& state, const std::vector<CheckpointParameter>& parameters,
+                         const std::string& origin);
+
 // Writes `directory`, which must not exist and appears whole or not at all. Memory: one slice.
 // Errors: AlreadyExists; those of `read`, of CheckpointFileWriter and of CompleteCheckpointDirectory.
 absl::Status WriteWeightsCheckpoint(WeightsCheckpoint checkpoint, const std::string& directory);
