@@ -22,8 +22,8 @@ absl::StatusOr<int> RunPythonPackage(const std::string& package, const std::vect
                                      const std::string& input = "");
 
 // Runs `python3 -m hadal_torch ARGUMENTS`.
-// Errors: as above; with an empty message if the package has printed why: InvalidArgument (exit status 2), DataLoss (3),
-// else Internal.
+// Errors: as above; with an empty message if the package has printed why: InvalidArgument (exit status 2), DataLoss
+// (3), else Internal.
 absl::Status RunHadalTorch(const std::vector<std::string>& arguments);
 
 // Runs a command of pyhadal for `hadal COMMAND`. Returns the exit code for hadal; prints an error of starting it.

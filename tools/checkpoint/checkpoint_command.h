@@ -106,8 +106,8 @@ struct CheckpointImportOptions {
 // converts these two first (docs/interchange.md). The result holds weights only: enough to translate, to score, to
 // export and for `hadal train --init-from`.
 // Memory: one slice; with Python, the whole model there. Errors: AlreadyExists; NotFound; DataLoss, naming what is
-// missing, unknown or of another shape than the settings give; InvalidArgument for weights that are not finite; those of
-// RunHadalTorch.
+// missing, unknown or of another shape than the settings give; InvalidArgument for weights that are not finite; those
+// of RunHadalTorch.
 absl::Status ImportCheckpoint(const CheckpointImportOptions& options, std::ostream& out);
 
 // `hadal checkpoint ls` and `verify`. A run may be in progress: checkpoints that it removes meanwhile are no error.

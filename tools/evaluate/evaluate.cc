@@ -152,8 +152,8 @@ class Evaluator {
     streams_.log << std::flush;
     std::vector<std::string> arguments = {options_.folder, "--pivot", options_.pivot};
     if (!options_.against.empty()) arguments.insert(arguments.end(), {"--against", options_.against});
-    return ToolStatus(RunPyhadal("evaluate", arguments),
-                      absl::StrCat("the translations in ", options_.folder, " are kept; the same command then scores them"));
+    return ToolStatus(RunPyhadal("evaluate", arguments), absl::StrCat("the translations in ", options_.folder,
+                                                                      " are kept; the same command then scores them"));
   }
 
  private:

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from hadal_torch import Refusal
 from hadal_torch import __main__ as program
 from hadal_torch.fairseq import write_fairseq
 from hadal_torch.huggingface import write_huggingface
@@ -76,7 +77,7 @@ READERS = [
     (sharded, IMPORT, ["model.safetensors.index.json", "a.safetensors"]),
     (fairseq, FAIRSEQ, ["checkpoint.pt", "dict.source.txt", "dict.target.txt"]),
     (plain, EXPORT, ["m.safetensors", "m.json", "vocabulary.txt"]),
-    # (plain, "checkpoint import m.safetensors -o ../out", ["m.safetensors", "m.json", "vocabulary.txt"]),
+    (plain, "checkpoint import m.safetensors -o ../out", ["m.safetensors", "m.json", "vocabulary.txt"]),
 ]
 
 
@@ -201,9 +202,21 @@ class ReadersTest(unittest.TestCase):
                         self.assertLess(memory - start, MOST_MEMORY)
 
 
-class PartsTest(unittest.TestCase):
-    def test_a_name_that_occurs_twice_and_its_hole(self):
-        pass
+class SafetensorsTest(unittest.TestCase):
+    def test_a_name_that_occurs_twice_and_holes(self):
+        def entry(name, begin, elements=1):
+            return f'"{name}":{{"dtype":"F32","shape":[{elements}],"data_offsets":[{begin},{begin + 4 * elements}]}}'
+
+        cases = {"a key occurs twice": (entry("a", 0), entry("a", 4)), "b begins at byte 8": (entry("a", 0), entry("b", 8)),
+                 "b begins at byte 4 .* ends at 8": (entry("a", 0, 2), entry("b", 4, 2)), "a begins at byte 4": (entry("a", 4, 2),),
+                 "have 8 bytes, its data 12": (entry("a", 0, 2),)}
+        with tempfile.NamedTemporaryFile(suffix=".safetensors") as file:
+            for reason, entries in cases.items():
+                header = ("{" + ",".join(entries) + "}").encode()
+                Path(file.name).write_bytes(struct.pack("<Q", len(header)) + header + bytes(12))
+                with self.assertRaisesRegex(Refusal, reason) as caught:
+                    read_safetensors(file.name)
+                self.assertEqual(caught.exception.exit_code, 3)
 
 
 if __name__ == "__main__":

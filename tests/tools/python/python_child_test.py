@@ -130,8 +130,11 @@ class ChildTest(unittest.TestCase):
             done = self.ran("checkpoint", "export", "no-such-run", "--format", form, "-o", "made", python=bare)
             self.assert_refused(done, 2, f"missing for .*{package}.*pip install")
         self.assert_refused(self.ran("checkpoint", "import", "model", "-o", "made", python=bare), 2, "numpy")
-        done = self.ran("compare", "no-such-grid", "-o", "made", python=bare)
-        self.assertEqual(done.returncode, 2)
+        reading = "import pyhadal\ntry:\n    pyhadal.read_metrics('m.jsonl')\nexcept pyhadal.Refusal as refusal:\n    print(refusal)\n"
+        Path(self.path("m.jsonl")).write_text('{"event": "step", "step": 1}\n{"event": "st', "utf-8")
+        self.assertRegex(self.ran("-c", reading, program=(bare,)).stdout, r"missing for .*pandas")
+        done = self.ran("inspect", "similarity", "no-such-run", "no-such-corpus", python=bare)
+        self.assertRegex(done.stderr, "^hadal inspect similarity: .*missing for .*matplotlib")
 
     def test_weights_that_are_not_finite(self):
         for value in (np.nan, np.inf):
