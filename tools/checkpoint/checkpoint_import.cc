@@ -114,7 +114,6 @@ absl::Status ImportPlain(const std::string& source, const std::string& directory
   checkpoint.read = [&](const SliceState& state) {
     const FirstElement& first = first_elements[state.parameter];
     constexpr auto kBytes = static_cast<int64_t>(sizeof(float));
-    HADAL_RETURN_IF_ERROR(DeferredSignals::Check());
     HADAL_RETURN_IF_ERROR(file.Read(first.tensor, (first.first_element + state.slice * kSliceElements) * kBytes,
                                     state.weight.size * kBytes, state.weight.data));
     return allow_nonfinite ? absl::OkStatus() : CheckFinite(state, checkpoint.manifest.parameters, source);
@@ -145,10 +144,11 @@ absl::Status ImportCheckpoint(const CheckpointImportOptions& options, std::ostre
     }
     if (options.allow_nonfinite) arguments.emplace_back("--allow-nonfinite");
     HADAL_RETURN_IF_ERROR(RunHadalTorch(arguments));
-    const absl::Status imported =
-        WithPath(ImportPlain(plain, options.out, options.allow_nonfinite), temporary + "/", options.source + ": ");
-    if (absl::IsDataLoss(imported)) return absl::InvalidArgumentError(imported.message());  // not damage: settings
-    HADAL_RETURN_IF_ERROR(imported);
+    absl::Status imported = ImportPlain(plain, options.out, options.allow_nonfinite);
+    if (absl::IsDataLoss(imported)) {  // not damage: settings that hadal does not support
+      imported = absl::InvalidArgumentError(absl::StrCat(options.source, ": ", imported.message()));
+    }
+    HADAL_RETURN_IF_ERROR(WithPath(imported, temporary + "/", ""));
   }
   out << "wrote " << options.out << "\n";
   return absl::OkStatus();

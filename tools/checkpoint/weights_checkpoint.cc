@@ -13,6 +13,7 @@
 #include "runtime/files.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
+#include "tools/deferred_signals.h"
 #include "tools/output/work_progress.h"
 
 namespace hadal {
@@ -38,6 +39,7 @@ absl::StatusOr<WrittenFile> WriteSlices(const WeightsCheckpoint& checkpoint, con
                                                                                    slices));
   WorkProgress progress(checkpoint.what, "slices", static_cast<int64_t>(slices.size()));
   for (const SliceState& state : slices) {
+    HADAL_RETURN_IF_ERROR(DeferredSignals::Check());
     HADAL_RETURN_IF_ERROR(checkpoint.read(state));
     HADAL_RETURN_IF_ERROR(writer.Append(state));
     progress.Advance(1);
@@ -77,6 +79,7 @@ absl::Status WriteWeightsCheckpoint(WeightsCheckpoint checkpoint, const std::str
   // Next to the directory, even if its path ends in a slash.
   const std::string temporary = JoinPath(
       DirectoryName(directory), absl::StrCat(BaseName(directory), kTemporaryInfix, checkpoint.manifest.attempt));
+  const DeferredSignals deferred;
   const absl::Cleanup remove_temporary = [&] { RemoveTree(temporary).IgnoreError(); };
   absl::Status status = WriteInto(checkpoint, temporary);
   if (status.ok()) status = RenamePath(temporary, directory);

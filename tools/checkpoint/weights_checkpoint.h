@@ -26,7 +26,8 @@ struct WeightsCheckpoint {
 absl::Status CheckFinite(const SliceState& state, const std::vector<CheckpointParameter>& parameters,
                          const std::string& origin);
 
-// Writes `directory`, which must not exist and appears whole or not at all. Memory: one slice.
+// Writes `directory`, which must not exist and appears whole or not at all, also on TERM, INT and HUP. Memory: one
+// slice.
 // Errors: AlreadyExists; those of `read`, of CheckpointFileWriter and of CompleteCheckpointDirectory.
 absl::Status WriteWeightsCheckpoint(WeightsCheckpoint checkpoint, const std::string& directory);
 
