@@ -1,7 +1,8 @@
 #include "tools/python_child.h"
 
-#include <spawn.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,12 +13,12 @@
 #include <system_error>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
+#include "tools/deferred_signals.h"
 #include "tools/tool_exit_code.h"
 
 namespace hadal {
@@ -78,6 +79,25 @@ absl::StatusOr<FileDescriptor> InMemory(const std::string& text) {
   return file;
 }
 
+// What the child executes. The pointers are those of the parent's memory, which a child of vfork shares until exec.
+struct ChildStart {
+  char* const* words;
+  char* const* variables;
+  int input;  // its standard input, or -1
+  pid_t parent;
+};
+
+// Runs between vfork and exec: only async-signal-safe calls. Sets `error` if the program cannot be executed.
+[[noreturn]] void BecomePython(const ChildStart& start, const DeferredSignals& deferred, volatile int& error) {
+  prctl(PR_SET_PDEATHSIG, SIGTERM);  // however this process ends, the child ends and removes its temporary files
+  if (getppid() != start.parent) _exit(kToolError);
+  if (start.input >= 0) dup2(start.input, STDIN_FILENO);
+  deferred.RestoreInChild();
+  execvpe(start.words[0], start.words, start.variables);
+  error = errno;
+  _exit(kToolError);
+}
+
 }  // namespace
 
 absl::StatusOr<int> RunPythonPackage(const std::string& package, const std::vector<std::string>& arguments,
@@ -87,39 +107,42 @@ absl::StatusOr<int> RunPythonPackage(const std::string& package, const std::vect
   std::vector<std::string> words = {python, "-c", Bootstrap(package)};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<std::string> variables = PythonEnvironment();
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  const absl::Cleanup destroy = [&actions] { posix_spawn_file_actions_destroy(&actions); };
   FileDescriptor file;
   if (!input.empty()) {
     HADAL_ASSIGN_OR_RETURN(file, InMemory(input));
-    posix_spawn_file_actions_adddup2(&actions, file.get(), STDIN_FILENO);
   }
-  pid_t pid = -1;
-  const int error =
-      posix_spawnp(&pid, python.c_str(), &actions, nullptr, Pointers(words).data(), Pointers(variables).data());
+  const std::vector<char*> word_pointers = Pointers(words), variable_pointers = Pointers(variables);
+  const ChildStart start = {word_pointers.data(), variable_pointers.data(), file.get(), getpid()};
+  const DeferredSignals deferred;
+  volatile int error = 0;
+  // Not fork: that copies the page tables of a program that may hold a model, and memory of its GPU or network.
+  const pid_t pid = vfork();
+  if (pid == 0) BecomePython(start, deferred, error);
+  if (pid < 0) error = errno;
+  absl::StatusOr<int> status = 0;
+  if (pid > 0) status = deferred.WaitFor(pid);
   if (error != 0) {
     return absl::NotFoundError(absl::StrCat("cannot start ", python, " (", std::strerror(error),
                                             "); install Python 3, or name an interpreter in HADAL_PYTHON"));
   }
-  int status = 0;
-  while (waitpid(pid, &status, 0) < 0) {
-    if (errno != EINTR) return absl::InternalError(absl::StrCat("waiting for ", python, ": ", std::strerror(errno)));
-  }
-  if (WIFEXITED(status)) return WEXITSTATUS(status);
-  return absl::InternalError(absl::StrCat(python, " -m ", package, " ended with signal ", WTERMSIG(status)));
+  HADAL_RETURN_IF_ERROR(status.status());
+  if (WIFEXITED(*status)) return WEXITSTATUS(*status);
+  return absl::InternalError(absl::StrCat(python, " -m ", package, " ended with signal ", WTERMSIG(*status)));
 }
 
 absl::Status RunHadalTorch(const std::vector<std::string>& arguments) {
   HADAL_ASSIGN_OR_RETURN(const int code, RunPythonPackage("hadal_torch", arguments));
-  if (code == 0) return absl::OkStatus();
-  const std::string message = absl::StrCat("hadal_torch ended with exit status ", code, "; its message is above");
-  return code == kToolUsage ? absl::InvalidArgumentError(message) : absl::InternalError(message);
+  return ToolStatus(code);
 }
 
 int RunPyhadal(const std::string& command, std::vector<std::string> arguments, const std::string& input) {
   arguments.insert(arguments.begin(), command);
   const absl::StatusOr<int> code = RunPythonPackage("pyhadal", arguments, input);
+  return code.ok() ? *code : EndTool(command, code.status());
+}
+
+int CheckPyhadal(const std::string& command) {
+  const absl::StatusOr<int> code = RunPythonPackage("pyhadal", {"packages", command});
   return code.ok() ? *code : EndTool(command, code.status());
 }
 

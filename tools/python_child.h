@@ -3,7 +3,8 @@
 // The interpreter is $HADAL_PYTHON, else python3. The packages are those of the source tree that hadal was built from,
 // else those installed with hadal (share/hadal/python), else Python's own. The working folder is never on Python's path
 // (a json.py there would be executed); the user's site-packages and PYTHONPATH are. The environment variable HADAL has
-// the path of this program. Blocking: until the child ends. It has this process's standard streams.
+// the path of this program. Blocking: until the child ends. It has this process's standard streams, gets the signals
+// TERM, INT and HUP that arrive meanwhile, and TERM if this process dies.
 #pragma once
 
 #include <string>
@@ -21,11 +22,15 @@ absl::StatusOr<int> RunPythonPackage(const std::string& package, const std::vect
                                      const std::string& input = "");
 
 // Runs `python3 -m hadal_torch ARGUMENTS`.
-// Errors: as above; InvalidArgument if the package refuses the arguments (exit status 2; it has printed why); Internal
-// if it fails otherwise.
+// Errors: as above; with an empty message if the package has printed why: InvalidArgument (exit status 2), DataLoss
+// (3), else Internal.
 absl::Status RunHadalTorch(const std::vector<std::string>& arguments);
 
 // Runs a command of pyhadal for `hadal COMMAND`. Returns the exit code for hadal; prints an error of starting it.
 int RunPyhadal(const std::string& command, std::vector<std::string> arguments, const std::string& input = "");
+
+// Checks that Python and the packages of `hadal COMMAND` are there, before long work whose result they draw. Returns 0,
+// or the exit code for hadal after printing what is missing.
+int CheckPyhadal(const std::string& command);
 
 }  // namespace hadal

@@ -14,13 +14,24 @@ namespace hadal {
 
 inline constexpr int kToolDone = 0, kToolError = 1, kToolUsage = 2, kToolDamaged = 3;  // damaged: a corpus, checkpoint
 
-// Maps InvalidArgument, NotFound and FailedPrecondition (what the user named is wrong, missing or of the wrong kind) to
-// kToolUsage, DataLoss to kToolDamaged, other errors to kToolError.
+// The message of an error that a child of this process has printed.
+inline constexpr char kPrinted[] = "";
+
+// Maps InvalidArgument, NotFound, AlreadyExists and FailedPrecondition (what the user named is wrong, missing, there
+// already or of the wrong kind) to kToolUsage, DataLoss to kToolDamaged, other errors to kToolError.
 inline int ToolExitCode(const absl::Status& status) {
   if (status.ok()) return kToolDone;
   if (absl::IsDataLoss(status)) return kToolDamaged;
-  const bool usage = absl::IsInvalidArgument(status) || absl::IsNotFound(status) || absl::IsFailedPrecondition(status);
+  const bool usage = absl::IsInvalidArgument(status) || absl::IsNotFound(status) || absl::IsAlreadyExists(status) ||
+                     absl::IsFailedPrecondition(status);
   return usage ? kToolUsage : kToolError;
+}
+
+// Returns the status of a child that ended with one of the codes above. `message`: what to print besides the child's.
+inline absl::Status ToolStatus(int exit_code, const std::string& message = kPrinted) {
+  if (exit_code == kToolDone) return absl::OkStatus();
+  if (exit_code == kToolUsage) return absl::InvalidArgumentError(message);
+  return exit_code == kToolDamaged ? absl::DataLossError(message) : absl::InternalError(message);
 }
 
 // Prints "hadal COMMAND: MESSAGE" on standard error.
@@ -29,9 +40,10 @@ inline void PrintToolError(const std::string& command, const absl::Status& statu
   std::cerr << absl::StrCat("hadal ", command, ": ", PrintableMessage(message), "\n");
 }
 
-// Returns the exit code for `status`; prints an error. `command`: with its subcommand, as typed ("checkpoint ls").
+// Returns the exit code for `status`; prints an error, unless a child has. `command`: with its subcommand, as typed
+// ("checkpoint ls").
 inline int EndTool(const std::string& command, const absl::Status& status) {
-  if (!status.ok()) PrintToolError(command, status);
+  if (!status.ok() && status.message() != kPrinted) PrintToolError(command, status);
   return ToolExitCode(status);
 }
 

@@ -76,6 +76,7 @@ struct CheckpointExportOptions {
   std::string format;        // "": one safetensors file; "huggingface", "ctranslate2", "fairseq"
   std::string quantization;  // of the weights for ctranslate2: "int8", …; "": float32
   bool force = false;        // replace FILE and its .json
+  bool allow_nonfinite = false;
 };
 
 // `hadal checkpoint export` writes all weights to one safetensors file, or in another program's format.
@@ -85,14 +86,17 @@ struct CheckpointExportOptions {
 // checkpoint, under their own names. FILE appears whole or not at all. An existing file with a vocabulary's name is
 // kept if it has the same contents (several exports share it); otherwise it is an error.
 // With a format, the Python package hadal_torch converts such a file to a folder (docs/interchange.md).
+// TERM, INT and HUP end it without a trace, also within import.
 // Memory: one slice; with a format, the whole model in Python. Errors: AlreadyExists; InvalidArgument (FILE's
-// extension, what the format cannot express); those of OpenCheckpoint, of RunHadalTorch and of files.
+// extension, what the format cannot express, weights that are not finite); those of OpenCheckpoint, of RunHadalTorch
+// and of files.
 absl::Status ExportCheckpoint(const CheckpointExportOptions& options, std::ostream& out);
 
 struct CheckpointImportOptions {
   std::string source;                     // SOURCE, see below
   std::string out;                        // directory of the checkpoint
   std::vector<std::string> dictionaries;  // fairseq's dict.txt: none, one, or those of source and target
+  bool allow_nonfinite = false;
 };
 
 // `hadal checkpoint import` makes a checkpoint of a model that another program holds.
@@ -102,7 +106,8 @@ struct CheckpointImportOptions {
 // first converts the latter two to such a file (docs/interchange.md). The result holds weights only: enough to
 // translate, to score, to export and for `hadal train --init-from`.
 // Memory: one slice; with Python, the whole model there. Errors: AlreadyExists; NotFound; DataLoss, naming what is
-// missing, unknown or of another shape than the settings give; those of RunHadalTorch.
+// missing, unknown or of another shape than the settings give; InvalidArgument for weights that are not finite; those
+// of RunHadalTorch.
 absl::Status ImportCheckpoint(const CheckpointImportOptions& options, std::ostream& out);
 
 // `hadal checkpoint ls`. For a run, prints one line per checkpoint, with the reason if it is damaged. For one

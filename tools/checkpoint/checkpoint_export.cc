@@ -36,7 +36,7 @@ std::vector<SafetensorsTensor> Descriptions(const std::vector<ExportedTensor>& e
 }
 
 // Appends the weights of one parameter, slice by slice.
-absl::Status AppendParameter(CheckpointReader& reader, int32_t p, SafetensorsWriter& writer) {
+absl::Status AppendParameter(CheckpointReader& reader, int32_t p, bool allow_nonfinite, SafetensorsWriter& writer) {
   const CheckpointParameter& parameter = reader.manifest().parameters[p];
   std::vector<float> values;
   for (int64_t slice = 0; slice < parameter.slices(); ++slice) {
@@ -44,19 +44,22 @@ absl::Status AppendParameter(CheckpointReader& reader, int32_t p, SafetensorsWri
     SliceState state = {.parameter = p, .slice = slice, .weight = {}, .first_moment = {}, .second_moment = {}};
     state.weight = Vector(values.data(), static_cast<int64_t>(values.size()));
     HADAL_RETURN_IF_ERROR(reader.ReadSlices({&state, 1}));
+    if (!allow_nonfinite) {
+      HADAL_RETURN_IF_ERROR(CheckFinite(state, reader.manifest().parameters, reader.directory()));
+    }
     HADAL_RETURN_IF_ERROR(writer.Append(AsBytes(values)));
   }
   return absl::OkStatus();
 }
 
-absl::Status WriteTensors(CheckpointReader& reader, const std::string& path) {
+absl::Status WriteTensors(CheckpointReader& reader, const std::string& path, bool allow_nonfinite) {
   const std::vector<ExportedTensor> tensors = ExportedTensors(reader.manifest().parameters);
   HADAL_ASSIGN_OR_RETURN(SafetensorsWriter writer,
                          SafetensorsWriter::Create(path, Descriptions(tensors), {{"format", "pt"}}));
   WorkProgress progress("exporting", "tensors", static_cast<int64_t>(tensors.size()));
   for (const ExportedTensor& tensor : tensors) {
     for (size_t row = 0; row < tensor.parameters.size(); ++row) {
-      HADAL_RETURN_IF_ERROR(AppendParameter(reader, tensor.parameters[row], writer));
+      HADAL_RETURN_IF_ERROR(AppendParameter(reader, tensor.parameters[row], allow_nonfinite, writer));
       HADAL_RETURN_IF_ERROR(writer.Append(AsBytes(std::vector<float>(tensor.ZerosAfter(row), 0.0f))));
     }
     progress.Advance(1);
@@ -81,12 +84,15 @@ std::string SettingsJson(const CheckpointReader& reader) {
 
 // Writes the plain files beside the folder, and lets Python convert them.
 absl::Status ExportInFormat(const CheckpointExportOptions& options) {
+  HADAL_RETURN_IF_ERROR(RunHadalTorch({"packages", options.format}));
   HADAL_ASSIGN_OR_RETURN(const StagedOutput staged, StageNewFolder(options.out));
   const std::string plain = staged.Path(absl::StrCat("model", kSafetensorsEnding));
   std::ostringstream unread;
-  HADAL_RETURN_IF_ERROR(ExportCheckpoint({.checkpoint = options.checkpoint, .out = plain}, unread));
+  HADAL_RETURN_IF_ERROR(ExportCheckpoint(
+      {.checkpoint = options.checkpoint, .out = plain, .allow_nonfinite = options.allow_nonfinite}, unread));
   std::vector<std::string> arguments = {"export", plain, "--format", options.format, "--out", options.out};
   if (!options.quantization.empty()) arguments.insert(arguments.end(), {"--quantization", options.quantization});
+  if (options.allow_nonfinite) arguments.emplace_back("--allow-nonfinite");
   return RunHadalTorch(arguments);
 }
 
@@ -124,7 +130,8 @@ absl::Status ExportCheckpoint(const CheckpointExportOptions& options, std::ostre
     }
   }
   const std::string tensors = BaseName(options.out);
-  HADAL_RETURN_IF_ERROR(WithPath(WriteTensors(reader, staged.Path(tensors)), staged.Path(tensors), options.out));
+  HADAL_RETURN_IF_ERROR(
+      WithPath(WriteTensors(reader, staged.Path(tensors), options.allow_nonfinite), staged.Path(tensors), options.out));
   for (const auto& [path, contents] : texts) {
     const std::string name = BaseName(path);
     HADAL_RETURN_IF_ERROR(WithPath(WriteNewFile(staged.Path(name), contents), staged.Path(name), path));

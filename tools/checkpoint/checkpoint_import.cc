@@ -104,7 +104,8 @@ absl::StatusOr<std::vector<FirstElement>> FindParameters(const SafetensorsReader
   return first_elements;
 }
 
-absl::Status ImportPlain(const std::string& source, const StagedOutput& staged, const std::string& directory) {
+absl::Status ImportPlain(const std::string& source, const StagedOutput& staged, const std::string& directory,
+                         bool allow_nonfinite) {
   HADAL_ASSIGN_OR_RETURN(WeightsCheckpoint checkpoint, ReadSettings(source));
   HADAL_ASSIGN_OR_RETURN(const SafetensorsReader file, SafetensorsReader::Open(source));
   HADAL_ASSIGN_OR_RETURN(const std::vector<FirstElement> first_elements,
@@ -113,8 +114,9 @@ absl::Status ImportPlain(const std::string& source, const StagedOutput& staged, 
   checkpoint.read = [&](const SliceState& state) {
     const FirstElement& first = first_elements[state.parameter];
     constexpr auto kBytes = static_cast<int64_t>(sizeof(float));
-    return file.Read(first.tensor, (first.first_element + state.slice * kSliceElements) * kBytes,
-                     state.weight.size * kBytes, state.weight.data);
+    HADAL_RETURN_IF_ERROR(file.Read(first.tensor, (first.first_element + state.slice * kSliceElements) * kBytes,
+                                    state.weight.size * kBytes, state.weight.data));
+    return allow_nonfinite ? absl::OkStatus() : CheckFinite(state, checkpoint.manifest.parameters, source);
   };
   return WriteWeightsCheckpoint(std::move(checkpoint), staged, directory);
 }
@@ -125,19 +127,20 @@ absl::Status ImportCheckpoint(const CheckpointImportOptions& options, std::ostre
   if (!PathExists(options.source)) return absl::NotFoundError(absl::StrCat(options.source, " does not exist"));
   HADAL_ASSIGN_OR_RETURN(const StagedOutput staged, StageNewFolder(options.out));
   if (absl::EndsWith(options.source, kSafetensorsEnding)) {
-    HADAL_RETURN_IF_ERROR(ImportPlain(options.source, staged, options.out));
+    HADAL_RETURN_IF_ERROR(ImportPlain(options.source, staged, options.out, options.allow_nonfinite));
   } else {
     const std::string plain = staged.Path("model.safetensors");
     std::vector<std::string> arguments = {"import", options.source, "--out", plain};
     for (const std::string& dictionary : options.dictionaries) {
       arguments.insert(arguments.end(), {"--dictionary", dictionary});
     }
+    if (options.allow_nonfinite) arguments.emplace_back("--allow-nonfinite");
     HADAL_RETURN_IF_ERROR(RunHadalTorch(arguments));
-    const absl::Status imported = ImportPlain(plain, staged, options.out);
+    absl::Status imported = ImportPlain(plain, staged, options.out, options.allow_nonfinite);
     if (absl::IsDataLoss(imported)) {  // not damage: settings that hadal does not support
-      return absl::InvalidArgumentError(absl::StrCat(options.source, ": ", imported.message()));
+      imported = absl::InvalidArgumentError(absl::StrCat(options.source, ": ", imported.message()));
     }
-    HADAL_RETURN_IF_ERROR(imported);
+    HADAL_RETURN_IF_ERROR(WithPath(imported, staged.Path(""), ""));
   }
   out << "wrote " << options.out << "\n";
   return absl::OkStatus();

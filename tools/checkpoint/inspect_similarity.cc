@@ -203,6 +203,8 @@ void AddInspectSimilarityCommand(Command app, int& exit_code) {
   command.AddOption("-o,--out", options->output, "Stem of the .json and .html written").ShowDefault();
   command.AddOption("--threads", options->threads, "CPU threads").InRange(1, 1024).ShowDefault();
   command.Runs([options, &exit_code] {
+    exit_code = CheckPyhadal("inspect similarity");
+    if (exit_code != kToolDone) return;
     const absl::Status status = RunInspectSimilarity(*options, std::cout);
     exit_code = status.ok() ? RunPyhadal("inspect similarity", {options->output + ".json", options->output + ".html"})
                             : EndTool("inspect similarity", status);

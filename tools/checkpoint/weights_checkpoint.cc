@@ -1,5 +1,7 @@
 #include "tools/checkpoint/weights_checkpoint.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <utility>
 
@@ -54,6 +56,18 @@ absl::StatusOr<StagedOutput> StageNewFolder(const std::string& folder) {
     return absl::AlreadyExistsError(absl::StrCat(folder, " already exists; remove it or choose another --out"));
   }
   return StagedOutput::Begin(folder);
+}
+
+absl::Status CheckFinite(const SliceState& state, const std::vector<CheckpointParameter>& parameters,
+                         const std::string& origin) {
+  const float* const begin = state.weight.data;
+  const float* const end = begin + state.weight.size;
+  const float* const found = std::find_if_not(begin, end, [](float x) { return std::isfinite(x); });
+  if (found == end) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      origin, ": ", parameters[state.parameter].name, " has ", *found, " at element ",
+      state.slice * kSliceElements + (found - begin),
+      "; a model with weights that are not finite computes nothing of use; to study it, give --allow-nonfinite"));
 }
 
 absl::Status WriteWeightsCheckpoint(WeightsCheckpoint checkpoint, const StagedOutput& staged,

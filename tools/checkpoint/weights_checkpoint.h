@@ -24,6 +24,11 @@ struct WeightsCheckpoint {
   std::function<absl::Status(const SliceState& state)> read;
 };
 
+// Checks that a slice's weights are finite. `origin`: what they are read from.
+// Errors: InvalidArgument with the first element that is not.
+absl::Status CheckFinite(const SliceState& state, const std::vector<CheckpointParameter>& parameters,
+                         const std::string& origin);
+
 // Begins a folder that must not exist.  Errors: AlreadyExists; StagedOutput::Begin's.
 absl::StatusOr<StagedOutput> StageNewFolder(const std::string& folder);
 

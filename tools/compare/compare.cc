@@ -97,6 +97,7 @@ absl::StatusOr<int> Compare(CompareArguments arguments) {
   }
   HADAL_RETURN_IF_ERROR(CheckComparisonFiles(options.out));
   if (arguments.report_only) return Report(grid, arguments);
+  if (const int code = CheckPyhadal("compare"); code != kExitDone) return code;
   HADAL_RETURN_IF_ERROR(CheckTestText(options.test_source, arguments.test_reference));
   std::error_code error;
   options.program = std::filesystem::read_symlink("/proc/self/exe", error).string();

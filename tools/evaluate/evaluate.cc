@@ -118,7 +118,8 @@ class Evaluator {
     for (size_t i = 0; i < splits.test.size(); ++i) {
       HADAL_RETURN_IF_ERROR(Named(splits.test[i], Copy(splits.test[i], how, sets_[i])));
     }
-    return WriteList();
+    HADAL_RETURN_IF_ERROR(WriteList());
+    return ToolStatus(CheckPyhadal("evaluate"), "nothing was translated, because it could not be scored");
   }
 
   // The next test set that is not translated yet; files the previous one's translation.
@@ -151,12 +152,8 @@ class Evaluator {
     streams_.log << std::flush;
     std::vector<std::string> arguments = {options_.folder, "--pivot", options_.pivot};
     if (!options_.against.empty()) arguments.insert(arguments.end(), {"--against", options_.against});
-    const int code = RunPyhadal("evaluate", arguments);
-    if (code == 0) return absl::OkStatus();
-    const std::string message =
-        absl::StrCat("the translations in ", options_.folder, " were not scored (pyhadal: exit status ", code,
-                     ", its message is above); the same command then computes the scores");
-    return code == kToolUsage ? absl::InvalidArgumentError(message) : absl::InternalError(message);
+    return ToolStatus(RunPyhadal("evaluate", arguments), absl::StrCat("the translations in ", options_.folder,
+                                                                      " are kept; the same command then scores them"));
   }
 
  private:

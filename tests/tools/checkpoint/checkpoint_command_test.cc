@@ -312,7 +312,7 @@ TEST_F(CheckpointAverageTest, AveragesGivenCheckpoints) {
       << "nobody measured it";
   EXPECT_EQ(reader->manifest().attachments.size(), 1u);
   EXPECT_EQ(Checkpoint({"export", out, "--out", run_ / "m/mean.safetensors"}).exit_code, 0);
-  EXPECT_THAT(Error(1, {"average", steps_[0], "--out", out}), HasSubstr("already exists"));
+  EXPECT_THAT(Error(2, {"average", steps_[0], "--out", out}), HasSubstr("already exists"));
 }
 
 TEST_F(CheckpointAverageTest, ModelsOfDifferentVocabulariesHaveNoAverage) {

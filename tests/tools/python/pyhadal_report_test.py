@@ -218,7 +218,7 @@ class ProgramTest(unittest.TestCase):
     def test_the_importer_of_models(self):
         done = self.hadal("checkpoint", "import", "one", "--out", "model")
         self.assertEqual(done.returncode, 2, done)
-        self.assertIn("hadal_torch: ", done.stderr)
+        self.assertRegex(done.stderr, "^hadal checkpoint import: one lacks config.json\n$")
 
     def test_simulate(self):
         done = self.hadal("simulate", "--stages", "3", "--micro-batches", "4", "--svg", "x.svg")

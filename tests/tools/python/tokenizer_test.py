@@ -1,6 +1,7 @@
 """tokenizer.json that hadal_torch writes of SentencePiece models, against SentencePiece itself."""
 
 import json
+import random
 import unicodedata
 import unittest
 
@@ -8,7 +9,7 @@ import sentencepiece
 import tokenizers
 
 from hadal_torch import Refusal
-from hadal_torch.tokenizer import parse_vocabulary, tokenizer_json
+from hadal_torch.tokenizer import SPECIAL, parse_vocabulary, tokenizer_json
 from random_models import random_text, sentencepiece_model
 
 ODD = ["", " ", "  two  spaces ", "tab\tand\u00a0no-break", "ﬁne ½ Å ①", "a🙂b 漢字", "ＷＩＤＥ", "x" * 40, "end.", "\u3000a", "a\t",
@@ -33,6 +34,19 @@ class TokenizerTest(unittest.TestCase):
                     self.assertEqual(tokenizer.encode(line).ids, [*ids, 2], repr(line))
                     if 3 not in ids:
                         self.assertEqual(tokenizer.decode([*ids, 2]), reference.decode(ids))
+
+    def test_text_spells_reserved_tokens_whatever_characters_the_model_knows(self):
+        source = random.Random(1)
+        parts = [*SPECIAL, "<", "</", "s>", ">", "<<s>", "a</s>b", "<0x41>", *"word an".split()]
+        lines = [source.choice([" ", ""]).join(source.choices(parts, k=source.randint(1, 6))) for _ in range(300)]
+        for text in ("a", "a < b", "a > /"):
+            for settings in ({}, {"byte_fallback": True, "vocab_size": 460}):
+                contents = sentencepiece_model(model_type="unigram", text=[text], **settings)
+                reference = sentencepiece.SentencePieceProcessor(model_proto=contents)
+                tokenizer = tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(parse_vocabulary("vocabulary.model", contents))))
+                tokenizer.encode_special_tokens = True  # split_special_tokens of transformers
+                for line in lines:
+                    self.assertEqual(tokenizer.encode(line).ids, [*reference.encode(line), 2], (text, settings, line))
 
     def test_special_ids_elsewhere_are_renumbered(self):
         vocabulary = parse_vocabulary("vocabulary.model", sentencepiece_model(model_type="bpe", unk_id=0, bos_id=1, eos_id=2, pad_id=-1))

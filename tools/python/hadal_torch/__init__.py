@@ -5,6 +5,13 @@ PlainModel, Refusal        their content; the error for what cannot be converted
 Model                      any method as a torch module
 """
 
+import os
+import sys
+
+# Started by hand, `python3 -m hadal_torch` executes nothing from the working folder; of a json.py there it would be a surprise.
+if sys.argv[:1] == ["-m"] and sys.path[:1] == [os.getcwd()] != [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]:
+    del sys.path[0]
+
 import importlib
 
 _HOMES = {"read_plain": "plain", "write_plain": "plain", "PlainModel": "plain", "Refusal": "refusal", "Model": "model"}

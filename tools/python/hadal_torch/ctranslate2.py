@@ -14,6 +14,7 @@ from ctranslate2.converters.utils import fuse_linear
 
 from hadal_torch.fold import Folded, fold
 from hadal_torch.plain import PlainModel, position_table
+from hadal_torch.refusal import Refusal
 from hadal_torch.tokenizer import SPECIAL, parse_vocabulary
 
 FORMAT = "ctranslate2"
@@ -71,7 +72,10 @@ def write_ctranslate2(plain: PlainModel, folder: str, quantization: "str | None"
     spec.config.decoder_start_token = spec.config.eos_token
     spec.config.add_source_eos = True
     spec.validate()
-    spec.optimize(quantization=quantization)
+    try:
+        spec.optimize(quantization=quantization)
+    except ValueError as error:
+        raise Refusal(f"--quantization {quantization}: {error}") from None
     spec.save(folder)
     for name, contents in plain.vocabularies.items():
         with open(os.path.join(folder, name), "wb") as file:

@@ -13,7 +13,8 @@ from collections import OrderedDict
 import numpy as np
 
 from hadal_torch.fold import fold, require_plain_input
-from hadal_torch.plain import MOST_POSITIONS, PlainModel, check_weights, deduplicate_tables, plain_settings
+from hadal_torch.inputs import read_bytes
+from hadal_torch.plain import MOST_POSITIONS, PlainModel, check_weights, deduplicate_tables, layer_counts, plain_settings
 from hadal_torch.refusal import Refusal
 from hadal_torch.tokenizer import dictionary_of, fill, parse_vocabulary
 from hadal_torch.torch_file import read_torch_file
@@ -126,8 +127,7 @@ def read_fairseq(path: str, dictionaries: "list[str]") -> PlainModel:
         raise Refusal(f"{path}: {learned[0]} holds learned positions; hadal has sinusoids")
     _refuse_others(path, args)
     sharing = deduplicate_tables(path, weights)
-    layers = {stack: 1 + max((int(m[1]) for m in (re.match(rf"{stack}\.layers\.(\d+)\.", n) for n in weights) if m), default=-1)
-              for stack in ("encoder", "decoder")}
+    layers = layer_counts(path, weights)
     source = weights["encoder.embed_tokens.weight"]
     target = weights.get("decoder.embed_tokens.weight", source)
     hidden = weights.get("decoder.layers.0.fc1.bias", np.empty(0)).shape[0]
@@ -143,8 +143,7 @@ def read_fairseq(path: str, dictionaries: "list[str]") -> PlainModel:
     vocabularies = {}
     for name, file_name, rows in zip(("vocabulary",) if len(dictionaries) == 1 else ("source.vocabulary", "target.vocabulary"),
                                      dictionaries, (source.shape[0], target.shape[0])):
-        with open(file_name, "rb") as file:
-            tokens = parse_vocabulary(file_name, file.read()).tokens
+        tokens = parse_vocabulary(file_name, read_bytes(file_name)).tokens
         vocabularies[name + ".txt"] = dictionary_of(fill(tokens, rows, file_name))
     updates = int((state.get("optimizer_history") or [{}])[-1].get("num_updates", 0))
     return PlainModel(model, weights, vocabularies, updates, updates)

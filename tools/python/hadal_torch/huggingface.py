@@ -10,10 +10,11 @@ import os
 import numpy as np
 
 from hadal_torch.fold import Folded, fold, require_plain_input
-from hadal_torch.plain import MOST_POSITIONS, PlainModel, check_weights, deduplicate_tables, plain_settings, position_table
-from hadal_torch.refusal import Refusal
+from hadal_torch.inputs import bare_name, parse_json, read_bytes
+from hadal_torch.plain import MOST_POSITIONS, PlainModel, check_layers, check_weights, deduplicate_tables, plain_settings, position_table
+from hadal_torch.refusal import Refusal, damaged
 from hadal_torch.tensors import read_safetensors, write_safetensors
-from hadal_torch.tokenizer import SPECIAL, dictionary_of, fill, parse_vocabulary, tokenizer_json
+from hadal_torch.tokenizer import SPECIAL, check_rows, dictionary_of, fill, parse_vocabulary, tokenizer_json
 
 FORMAT = "huggingface"
 
@@ -125,17 +126,14 @@ def _vocabulary_of(folder: str, size: int) -> "dict[str, bytes]":
     """The folder's own vocabulary of hadal, else a dictionary of its tokens: there ids differ from the SentencePiece model's."""
     for name in ("vocabulary.model", "vocabulary.txt"):
         if os.path.exists(os.path.join(folder, name)):
-            with open(os.path.join(folder, name), "rb") as file:
-                return {name: file.read()}
+            path = os.path.join(folder, name)
+            return {name: check_rows(path, read_bytes(path), size)}
     return {"vocabulary.txt": dictionary_of(fill(_tokens_of(folder), size, folder))}
 
 
 def _read_json(folder: str, name: str) -> "dict | None":
     path = os.path.join(folder, name)
-    if not os.path.exists(path):
-        return None
-    with open(path, encoding="utf-8") as file:
-        return json.load(file)
+    return parse_json(path, read_bytes(path)) if os.path.exists(path) else None
 
 
 def _tokens_of(folder: str) -> "list[str]":
@@ -205,14 +203,15 @@ def _read_tensors(folder: str) -> "tuple[str, dict[str, np.ndarray]]":
     if index is None:
         raise Refusal(f"{folder} lacks model.safetensors and its index; pickled weights are not read: load them with transformers, "
                       "and save_pretrained(FOLDER)")
-    shard_of = index.get("weight_map") if isinstance(index, dict) else None
+    shard_of = index.get("weight_map")
     if not isinstance(shard_of, dict) or not all(isinstance(shard, str) for shard in shard_of.values()):
         raise Refusal(f"{path} has no \"weight_map\" from weights to shards")
     tensors: "dict[str, np.ndarray]" = {}
-    for shard in sorted(set(shard_of.values())):
-        if shard != os.path.basename(shard):
-            raise Refusal(f"{path} names the shard {shard!r}, which is no file of this folder")
-        tensors.update(read_safetensors(os.path.join(folder, shard)))
+    for shard in sorted({bare_name(path, shard) for shard in shard_of.values()}):
+        found = read_safetensors(os.path.join(folder, shard))
+        if tensors.keys() & found.keys():
+            raise damaged(f"{path}: {shard} has weights of another shard, too, such as {sorted(tensors.keys() & found.keys())[0]}")
+        tensors.update(found)
     different = sorted(tensors.keys() ^ shard_of.keys())
     if different:
         raise Refusal(f"{path} and its shards differ in {len(different)} weights, the first {different[0]}")
@@ -229,6 +228,7 @@ def read_huggingface(folder: str) -> PlainModel:
     weights = {name.removeprefix("model."): value for name, value in tensors.items()}
     for name in [name for name in weights if name.endswith((".version", ".embed_positions.weight", ".embed_positions.weights"))]:
         del weights[name]  # sinusoids, which are made
+    check_layers(os.path.join(folder, "config.json"), {stack: config[f"{stack}_layers"] for stack in ("encoder", "decoder")}, path, weights)
     pre_norm = config["model_type"] == "m2m_100"
     rename = {"shared.weight": "encoder.embed_tokens.weight", "lm_head.weight": "decoder.output_projection.weight"}
     weights = {rename.get(name, name): value for name, value in weights.items()}

@@ -8,12 +8,15 @@ tools/checkpoint/export.md says how to compute with them.
 import json
 import math
 import os
+import re
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from hadal_torch.refusal import Refusal
+from hadal_torch.inputs import bare_name, parse_json, read_bytes
+from hadal_torch.refusal import Refusal, damaged
 from hadal_torch.tensors import read_safetensors, write_safetensors
+from hadal_torch.tokenizer import check_rows
 
 
 @dataclass
@@ -62,14 +65,18 @@ class PlainModel:
 
 def read_plain(path: str) -> PlainModel:
     """Reads NAME.safetensors with NAME.json and the vocabularies beside it."""
-    with open(path.removesuffix(".safetensors") + ".json", encoding="utf-8") as file:
-        facts = json.load(file)
-    vocabularies = {}
+    settings = path.removesuffix(".safetensors") + ".json"
+    facts = parse_json(settings, read_bytes(settings))
+    model, vocabularies = facts.pop("model"), {}
     for name in facts.pop("vocabularies"):
-        with open(os.path.join(os.path.dirname(path), os.path.basename(name)), "rb") as file:
-            vocabularies[name] = file.read()
-    return PlainModel(facts.pop("model"), read_safetensors(path), vocabularies, facts.pop("step"), facts.pop("update"),
-                      facts.pop("config"), facts)
+        beside = os.path.join(os.path.dirname(path), bare_name(settings, name))
+        rows = model["source_vocabulary" if name.startswith("source.") else "target_vocabulary"]
+        vocabularies[name] = check_rows(beside, read_bytes(beside), rows)
+    plain = PlainModel(model, read_safetensors(path), vocabularies, facts.pop("step"), facts.pop("update"), facts.pop("config"), facts)
+    check_layers(settings, {stack: plain.model[f"{stack}_layers"] for stack in ("encoder", "decoder")}, path, plain.weights)
+    if plain.model["max_positions"] > MOST_POSITIONS:
+        raise damaged(f"{settings}: max_positions is {plain.model['max_positions']}, hadal's limit {MOST_POSITIONS}")
+    return plain
 
 
 def write_plain(path: str, plain: PlainModel) -> None:
@@ -158,6 +165,36 @@ def plain_shapes(model: dict) -> "dict[str, tuple[int, ...]]":
     if model["sharing"] == "none":
         shapes["decoder.output_projection.weight"] = (model["target_vocabulary"], d)
     return shapes
+
+
+def layer_counts(origin: str, names) -> "dict[str, int]":
+    """The numbers of layers of the encoder and the decoder whose weights have these names. Raises Refusal if one between is missing."""
+    counts = {}
+    for stack in ("encoder", "decoder"):
+        matches = (re.match(rf"{stack}\.layers\.(\d{{1,9}})\.", name) for name in names)
+        found = {int(match[1]) for match in matches if match}
+        if found and max(found) >= len(found):
+            raise Refusal(f"{origin} has weights of {len(found)} {stack} layers, but one is of layer {max(found)} (the first is 0)")
+        counts[stack] = len(found)
+    return counts
+
+
+def check_layers(settings: str, wanted: "dict[str, int]", origin: str, names) -> None:
+    """Raises Refusal if the `wanted` numbers of layers, which `settings` gives, are not those of the weights of `origin`. Before
+    anything is made for each layer."""
+    for stack, count in layer_counts(origin, names).items():
+        if wanted[stack] != count:
+            raise Refusal(f"{settings} says {wanted[stack]} {stack} layers, {origin} has weights of {count}")
+
+
+def require_finite(origin: str, weights: "dict[str, np.ndarray]") -> None:
+    """Raises Refusal, naming the weight, for a NaN or an infinity."""
+    for name, value in weights.items():
+        finite = np.isfinite(value)
+        if not finite.all():
+            place = int(np.argmin(finite.ravel()))
+            raise Refusal(f"{origin}: {name} has {value.ravel()[place]} at element {place}; a model with weights that are not finite "
+                          "computes nothing of use; to study it, give --allow-nonfinite")
 
 
 def check_weights(origin: str, model: dict, weights: "dict[str, np.ndarray]") -> None:

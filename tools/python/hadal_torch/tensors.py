@@ -4,12 +4,18 @@ Format: 8 bytes with the header's length, a JSON header name → {"dtype", "shap
 """
 
 import json
+import math
 import os
 import struct
 
 import numpy as np
 
+from hadal_torch.inputs import open_regular, parse_json
+from hadal_torch.refusal import Refusal, damaged
+
 _WIDTHS = {"F32": 4, "F16": 2, "BF16": 2, "F64": 8}
+_MOST_HEADER = 100_000_000  # bytes; the reference implementation's limit
+_MOST_DIMENSIONS = 8
 
 
 def _to_float32(data: bytes, dtype: str) -> np.ndarray:
@@ -18,29 +24,43 @@ def _to_float32(data: bytes, dtype: str) -> np.ndarray:
     return np.frombuffer(data, {"F32": "<f4", "F16": "<f2", "F64": "<f8"}[dtype]).astype(np.float32)
 
 
+def _place(path: str, name: str, entry) -> "tuple[int, int, str, list[int], str]":
+    """(begin, end, name, shape, type) of an entry whose shape has the size of its place."""
+    if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
+        raise damaged(f"{path}: {name} has not exactly dtype, shape and data_offsets")
+    dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+    if dtype not in _WIDTHS:
+        raise Refusal(f"{path}: {name} has the type {dtype}; readable are {', '.join(_WIDTHS)}")
+    lists = isinstance(shape, list) and isinstance(offsets, list) and len(shape) <= _MOST_DIMENSIONS and len(offsets) == 2
+    if not lists or not all(type(number) is int and 0 <= number < 1 << 63 for number in (*shape, *offsets)):
+        raise damaged(f"{path}: the shape or the place of {name} are no sizes")
+    begin, end = offsets
+    if end - begin != math.prod(shape) * _WIDTHS[dtype]:
+        raise damaged(f"{path}: {name} {shape} has the bytes {begin} to {end}")
+    return begin, end, name, shape, dtype
+
+
 def read_safetensors(path: str) -> "dict[str, np.ndarray]":
-    """name → float32 array. Raises ValueError, naming file and tensor, for a damaged file or a type that is no float."""
-    size = os.path.getsize(path)
-    with open(path, "rb") as file:
+    """name → float32 array. Raises Refusal, naming file and tensor, for a damaged file or a type that is no float."""
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
         prefix = file.read(8)
         length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else size
-        if length > size - 8:
-            raise ValueError(f"{path} is no safetensors file, or a truncated one")
-        try:
-            header = json.loads(file.read(length))
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path}: the header is not JSON ({error})") from None
-        start = 8 + length
+        if length > min(size - 8, _MOST_HEADER):
+            raise damaged(f"{path} is no safetensors file, or a truncated one")
+        header = parse_json(f"{path}: the header", file.read(length))
         header.pop("__metadata__", None)
+        places = sorted(_place(path, name, entry) for name, entry in header.items())
+        at = 0
+        for begin, end, name, *_ in places:  # without holes, in which a name that occurs twice could hide
+            if begin != at:
+                raise damaged(f"{path}: {name} begins at byte {begin} of the data, the tensor before it ends at {at}")
+            at = end
+        if at != size - 8 - length:
+            raise damaged(f"{path}: its tensors have {at} bytes, its data {size - 8 - length}")
         tensors = {}
-        for name, entry in header.items():
-            (begin, end), shape, dtype = entry["data_offsets"], entry["shape"], entry["dtype"]
-            if dtype not in _WIDTHS:
-                raise ValueError(f"{path}: {name} has the type {dtype}; readable are {', '.join(_WIDTHS)}")
-            elements = int(np.prod(shape, dtype=np.int64))
-            if not (0 <= begin <= end <= size - start and end - begin == elements * _WIDTHS[dtype]):
-                raise ValueError(f"{path}: {name} {shape} has the bytes {begin} to {end} of {size - start}")
-            file.seek(start + begin)
+        for begin, end, name, shape, dtype in places:
+            file.seek(8 + length + begin)
             tensors[name] = _to_float32(file.read(end - begin), dtype).reshape(shape)
     return tensors
 

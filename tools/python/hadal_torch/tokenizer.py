@@ -11,7 +11,7 @@ import sys
 import unicodedata
 from dataclasses import dataclass, field
 
-from hadal_torch.refusal import Refusal
+from hadal_torch.refusal import Refusal, damaged
 
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
 UNKNOWN = 3
@@ -68,15 +68,26 @@ class Vocabulary:
 
 def parse_vocabulary(name: str, contents: bytes) -> Vocabulary:
     """Of a file's contents; `name` ends in .model (SentencePiece) or .txt (dict.txt). Raises Refusal if it is damaged."""
-    if name.endswith(".txt"):
-        # A line ends only at "\n". It may end in "#fairseq:overwrite": then its token may repeat an earlier one.
-        lines = [line.rstrip(" \t\r\f\v") for line in contents.decode("utf-8-sig").split("\n")]
-        tokens = SPECIAL + [line.replace(" #fairseq:overwrite", "").rsplit(" ", 1)[0] for line in lines if line]
-        return Vocabulary(tokens, control=[i for i, token in enumerate(tokens) if re.fullmatch("__[^_].*__", token)])
     try:
-        return _parse_sentencepiece(contents)
-    except (IndexError, struct.error, UnicodeDecodeError) as error:
-        raise Refusal(f"{name} is no SentencePiece model, or a damaged one ({error})") from None
+        return _parse_dictionary(contents) if name.endswith(".txt") else _parse_sentencepiece(contents)
+    except (IndexError, KeyError, TypeError, AttributeError, struct.error, UnicodeDecodeError) as error:
+        kind = "dictionary in UTF-8" if name.endswith(".txt") else "SentencePiece model"
+        raise damaged(f"{name} is no {kind}, or a damaged one ({error})") from None
+
+
+def check_rows(name: str, contents: bytes, rows: int) -> bytes:
+    """The contents of a vocabulary. Raises Refusal if it has not as many ids as the model has `rows`."""
+    size = len(parse_vocabulary(name, contents).tokens)
+    if size != rows:
+        raise Refusal(f"{name} has {size} ids, the model {rows}")
+    return contents
+
+
+def _parse_dictionary(contents: bytes) -> Vocabulary:
+    # A line ends only at "\n". It may end in "#fairseq:overwrite": then its token may repeat an earlier one.
+    lines = [line.rstrip(" \t\r\f\v") for line in contents.decode("utf-8-sig").split("\n")]
+    tokens = SPECIAL + [line.replace(" #fairseq:overwrite", "").rsplit(" ", 1)[0] for line in lines if line]
+    return Vocabulary(tokens, control=[i for i, token in enumerate(tokens) if re.fullmatch("__[^_].*__", token)])
 
 
 def dictionary_of(tokens: "list[str]") -> bytes:
@@ -124,7 +135,7 @@ def _parse_sentencepiece(contents: bytes) -> Vocabulary:
                             remove_extra_whitespaces=bool(normalizer.get(4, 1)), byte_fallback=bool(trainer.get(35, 0)),
                             words_apart=bool(trainer.get(22, 1)) and not trainer.get(24, 0) and not trainer.get(26, 0))
     # Text spells no reserved piece, but tokenizers' Unigram has them among its others. So they cost more than any text of known
-    # characters. (Text like "<unk>" of characters that the model does not know becomes such a piece nevertheless.)
+    # characters; _unknown_in_reserved is about unknown ones.
     if kind == "unigram":
         vocabulary.scores = [_RESERVED_SCORE] * len(SPECIAL)
     for piece, score, piece_type in pieces:
@@ -147,6 +158,16 @@ def _merges(vocabulary: Vocabulary) -> "list[str]":
         pairs = [(token[:k], token[k:]) for k in range(1, len(token)) if token[:k] in ids and token[k:] in ids]
         merges += [(-vocabulary.scores[i], ids[left], ids[right], left, right) for left, right in pairs]
     return [f"{left} {right}" for _, _, _, left, right in sorted(merges)]
+
+
+def _unknown_in_reserved(vocabulary: Vocabulary) -> str:
+    """The characters of reserved and byte pieces that no other piece of a unigram model has. Text that has them would be such a piece,
+    because that costs less than an unknown character."""
+    if vocabulary.kind != "unigram":
+        return ""
+    tokens = [token for i, token in enumerate(vocabulary.tokens) if i >= len(SPECIAL) and i not in vocabulary.control]
+    known = "".join(token for token in tokens if not re.fullmatch("<0x[0-9A-F]{2}>", token))
+    return "".join(sorted(set("".join(SPECIAL)) - set(known)))
 
 
 def _added(vocabulary: Vocabulary) -> "list[dict]":
@@ -197,6 +218,13 @@ def tokenizer_json(vocabulary: Vocabulary) -> dict:
     if vocabulary.dummy_prefix and not vocabulary.remove_extra_whitespaces:  # Metaspace adds none in front of a space
         normalizers += [{"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]
         words = {**space, "prepend_scheme": "never"}
+    if unknown := _unknown_in_reserved(vocabulary):
+        if vocabulary.byte_fallback:
+            words = {"type": "Sequence", "pretokenizers": [words, {"type": "Split", "pattern": {"Regex": f"[{unknown}]"},
+                                                                   "behavior": "Isolated", "invert": False}]}
+        else:  # unknown characters side by side are one <unk>, so the text is not cut there
+            other = next(c for c in map(chr, range(0xE000, 0xF900)) if not any(c in token for token in vocabulary.tokens))
+            normalizers.append({"type": "Replace", "pattern": {"Regex": f"[{unknown}]"}, "content": other})
     if vocabulary.kind == "unigram":
         model = {"type": "Unigram", "unk_id": UNKNOWN, "vocab": [list(pair) for pair in zip(vocabulary.tokens, vocabulary.scores)],
                  "byte_fallback": vocabulary.byte_fallback}

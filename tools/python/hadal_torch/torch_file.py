@@ -12,6 +12,7 @@ A tensor is _rebuild_tensor_v2(storage, offset, shape, strides, …), its storag
 import argparse
 import collections
 import math
+import os
 import pickle
 import struct
 import zipfile
@@ -19,14 +20,15 @@ import zlib
 
 import numpy as np
 
-from hadal_torch.refusal import Refusal
+from hadal_torch.inputs import open_regular
+from hadal_torch.refusal import Refusal, damaged
 
 _MAGIC = 0x1950A86A20F9469CFC6C
 _MOST_PICKLED = 256 << 20  # bytes, without tensors
 _TYPES = {"FloatStorage": "<f4", "DoubleStorage": "<f8", "HalfStorage": "<f2", "BFloat16Storage": "<u2", "LongStorage": "<i8",
           "IntStorage": "<i4", "ShortStorage": "<i2", "ByteStorage": "u1", "CharStorage": "i1", "BoolStorage": "?"}
 _DAMAGE = (pickle.UnpicklingError, zipfile.BadZipFile, EOFError, struct.error, KeyError, IndexError, ValueError, TypeError,
-           AttributeError, OverflowError, MemoryError, NotImplementedError, RuntimeError, zlib.error)
+           AttributeError, OverflowError, NotImplementedError, RuntimeError, zlib.error)
 
 
 class _Ignored:
@@ -113,16 +115,23 @@ class _Unpickler(pickle.Unpickler):
         return self.storages.setdefault(str(key), _Storage(type_name, int(elements)))
 
 
-def _read_zip(path: str):
-    with zipfile.ZipFile(path) as archive:
-        names = archive.namelist()
+def _read_zip(file):
+    with zipfile.ZipFile(file) as archive:
+        entries = archive.infolist()
+        names = [entry.filename for entry in entries]
         root = next((name[: -len("data.pkl")] for name in names if name.endswith("/data.pkl")), None)
         if root is None or root + "constants.pkl" in names:
-            raise Refusal(f"{path} is a zip archive, but not of torch.save (TorchScript programs are not read)")
+            raise Refusal("a zip archive, but not of torch.save (TorchScript programs are not read)")
+        packed = [entry.filename for entry in entries if entry.compress_type != zipfile.ZIP_STORED]
+        if packed:
+            raise Refusal(f"its entry {packed[0]} is compressed, and torch.save compresses nothing; load it with PyTorch where you trust it, "
+                          "and save it again")
+        if sum(entry.file_size for entry in entries) > os.fstat(file.fileno()).st_size:
+            raise ValueError("its entries have more bytes than the file")
         if archive.getinfo(root + "data.pkl").file_size > _MOST_PICKLED:
             raise ValueError(f"its pickle has more than {_MOST_PICKLED} bytes")
-        with archive.open(root + "data.pkl") as file:
-            unpickler = _Unpickler(file)
+        with archive.open(root + "data.pkl") as pickled:
+            unpickler = _Unpickler(pickled)
             value = unpickler.load()
         for key, storage in unpickler.storages.items():
             if archive.getinfo(f"{root}data/{key}").file_size != storage.bytes:
@@ -131,20 +140,21 @@ def _read_zip(path: str):
     return value
 
 
-def _read_sequence(path: str):
-    with open(path, "rb") as file:
-        if _Unpickler(file).load() != _MAGIC:
-            raise ValueError("no magic number")
-        _Unpickler(file).load()
-        _Unpickler(file).load()
-        unpickler = _Unpickler(file)
-        value = unpickler.load()
-        for key in _Unpickler(file).load():
-            storage = unpickler.storages[str(key)]
-            (elements,) = struct.unpack("<q", file.read(8))
-            if elements != storage.elements:
-                raise ValueError(f"a storage of {storage.elements} elements has {elements}")
-            storage.fill(file.read(storage.bytes))
+def _read_sequence(file):
+    if _Unpickler(file).load() != _MAGIC:
+        raise ValueError("no magic number")
+    _Unpickler(file).load()
+    _Unpickler(file).load()
+    unpickler = _Unpickler(file)
+    value = unpickler.load()
+    for key in _Unpickler(file).load():
+        storage = unpickler.storages[str(key)]
+        (elements,) = struct.unpack("<q", file.read(8))
+        if elements != storage.elements:
+            raise ValueError(f"a storage of {storage.elements} elements has {elements}")
+        if storage.bytes > os.fstat(file.fileno()).st_size:
+            raise ValueError(f"a storage of {storage.elements} elements has more bytes than the file")
+        storage.fill(file.read(storage.bytes))
     return value
 
 
@@ -165,9 +175,12 @@ def _arrays(value, seen: dict):
 
 def read_torch_file(path: str):
     """The object that torch.save wrote. Raises Refusal for what is not on the list, and for damage."""
-    try:
-        return _arrays(_read_zip(path) if zipfile.is_zipfile(path) else _read_sequence(path), {})
-    except Refusal as refusal:
-        raise Refusal(f"{path}: {refusal}") from None
-    except _DAMAGE as error:
-        raise Refusal(f"{path} is no file of torch.save, or a damaged one ({error})") from None
+    with open_regular(path) as file:
+        try:
+            is_zip = zipfile.is_zipfile(file)
+            file.seek(0)
+            return _arrays(_read_zip(file) if is_zip else _read_sequence(file), {})
+        except Refusal as refusal:
+            raise Refusal(f"{path}: {refusal}", refusal.exit_code) from None
+        except _DAMAGE as error:
+            raise damaged(f"{path} is no file of torch.save, or a damaged one ({error})") from None

@@ -11,6 +11,13 @@ Refusal              the error for what the user named
 imported when they are used.
 """
 
+import os
+import sys
+
+# Started by hand, `python3 -m pyhadal` executes nothing from the working folder; of a json.py there it would be a surprise.
+if sys.argv[:1] == ["-m"] and sys.path[:1] == [os.getcwd()] != [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]:
+    del sys.path[0]
+
 from pyhadal.refusal import Refusal
 from pyhadal.run import Run, read_metrics
 from pyhadal.table import Cell, Table

@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING, Iterator
 
 from pyhadal import program
+from pyhadal.packages import require
 from pyhadal.refusal import Refusal
 from pyhadal.table import Table
 
@@ -38,12 +39,18 @@ def read_events(run: str) -> Iterator[dict]:
                 yield event
 
 
-def read_metrics(run: str, event: str = "step") -> "pandas.DataFrame":
-    """The events of one kind in RUN/metrics.jsonl, a row each. null becomes NaN; doubles keep their bits."""
+def _pandas():
+    """pandas. Raises Refusal, with the command that installs it, where it is missing."""
+    require("pandas")
     import pandas
 
+    return pandas
+
+
+def read_metrics(run: str, event: str = "step") -> "pandas.DataFrame":
+    """The events of one kind in RUN/metrics.jsonl, a row each. null becomes NaN; doubles keep their bits."""
     rows = [row for row in read_events(run) if row.get("event") == event]
-    return pandas.DataFrame(rows).drop(columns="event", errors="ignore")
+    return _pandas().DataFrame(rows).drop(columns="event", errors="ignore")
 
 
 def parse_config(text: str) -> "dict[str, object]":
@@ -105,9 +112,7 @@ class Run:
 
     def events(self, kind: str) -> "pandas.DataFrame":
         """The events of one kind, a row each, without the column `event`. Empty if there is none."""
-        import pandas
-
-        return pandas.DataFrame(self._events.get(kind, [])).drop(columns="event", errors="ignore")
+        return _pandas().DataFrame(self._events.get(kind, [])).drop(columns="event", errors="ignore")
 
     @functools.cached_property
     def config(self) -> "dict[str, object]":
@@ -152,13 +157,11 @@ class Run:
     @functools.cached_property
     def checkpoints(self) -> "pandas.DataFrame":
         """The checkpoints on disk by step: step, path, latest, best."""
-        import pandas
-
         folder = os.path.join(self.path, "checkpoints")
         names = sorted(name for name in (os.listdir(folder) if os.path.isdir(folder) else [])
                        if re.fullmatch(r"step_\d{8,}", name))
         rows = [{"step": int(name[5:]), "path": os.path.join(folder, name)} for name in names]
-        frame = pandas.DataFrame(rows, columns=["step", "path"])
+        frame = _pandas().DataFrame(rows, columns=["step", "path"])
         for pointer in ("latest", "best"):
             frame[pointer] = [name == _pointed(os.path.join(folder, pointer)) for name in names]
         return frame
