@@ -6,9 +6,9 @@
 // applied: a gradient that is not finite, or a loss spike, skips it on all ranks alike. After many skipped steps in a
 // row the run goes back to its newest good checkpoint (run_health.h).
 // Validations (validator.h) change no bit of training. They are due every `every_steps` steps and when a limit ends the
-// run. Best and patience are of one validation set: a run that resumes with another one forgets them and begins with a
-// validation. Checkpoints are written while training goes on (checkpoint/training_checkpoints.h). Metrics leave
-// through a sink on rank 0.
+// run. Best and patience are of one validation set and one metric: a run that resumes with another one forgets them and
+// begins with a validation. Checkpoints are written while training goes on (checkpoint/training_checkpoints.h).
+// Metrics leave through a sink on rank 0.
 //
 // Checkpoints by the clock: rank 0 decides when one is due, in the exchange of a step's gradient norms, so that all
 // ranks save after the same step. In the same exchange rank 0 reports that it has lost the run directory to another
@@ -119,7 +119,7 @@ class Trainer {
   // Takes over the progress of a loaded checkpoint, and gives the other replicas its weights.
   absl::Status Continue(const TrainingProgress& progress);
   absl::Status ContinueData(const TrainingProgress& loaded);
-  void ContinueValidation(const DataIdentity& before);
+  void ContinueValidation(const TrainingProgress& before);
   void Note(const std::string& text);  // a notice, at the latest when the run is announced
   // Does nothing if weights were loaded: drawing and relaying all of them takes time and messages.
   absl::Status MakeNewWeights();

@@ -28,6 +28,7 @@
 // Thread safety: plain values and pure functions.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <limits>
@@ -98,6 +99,13 @@ struct LossTrend {
   bool operator==(const LossTrend&) const = default;
 };
 
+// The score of a validation, by the metric that a run's best checkpoints are chosen by.
+struct ScoredStep {
+  int64_t step = -1;
+  double score = 0;
+  bool operator==(const ScoredStep&) const = default;
+};
+
 // The progress of a run: everything besides the slices that a resumed run needs.
 struct TrainingProgress {
   int64_t step = 0;        // steps done; determines data and random numbers; always advances
@@ -111,9 +119,9 @@ struct TrainingProgress {
   int64_t target_tokens_seen = 0;
   double training_seconds = 0;                                      // time spent in steps, over all attempts
   double validation_nll = std::numeric_limits<double>::infinity();  // of these weights; infinity: not measured
-  DataIdentity validation_data;                                     // the sentences that both nll are of
-  double best_nll = std::numeric_limits<double>::infinity();        // best so far; infinity: none yet
-  int64_t best_step = -1;
+  DataIdentity validation_data;                                     // the sentences that it and `best` are of
+  std::string validation_metric = "nll";  // of `best`: "nll", or "bleu" or "chrf" and how it is measured
+  std::vector<ScoredStep> best;           // best first; of equal ones the earlier. At most checkpoint.keep_best
   int32_t validations_without_improvement = 0;
   // Whether this step's validation was skipped because the run was stopping. The resumed run does it first.
   bool validation_due = false;
@@ -121,6 +129,10 @@ struct TrainingProgress {
   int32_t skipped_in_a_row = 0;  // steps left out up to this one: its weights may be what fails
   int64_t updates_before = 0;    // of the weights, in the runs that this one was initialised from
 
+  int64_t best_step() const { return best.empty() ? -1 : best.front().step; }
+  bool IsAmongBest(int64_t which) const {
+    return std::ranges::any_of(best, [&](const ScoredStep& scored) { return scored.step == which; });
+  }
   int64_t growth_update() const { return updates_before + update; }  // BranchNorm's t
   bool operator==(const TrainingProgress&) const = default;
 };

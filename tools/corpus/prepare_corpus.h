@@ -188,9 +188,9 @@ absl::StatusOr<CorpusVocabularies> TrainVocabularies(const PrepareOptions& optio
 // Errors: InvalidArgument if those of a text are not known, or one is of no training text: its tag would be untrained.
 absl::Status CheckLanguages(const std::vector<Split>& splits);
 
-// Adds the tags of the languages of all splits' texts to vocabularies, sorted by their codes. REQUIRES: CheckLanguages.
-// Errors: AddLanguageTags'.
-absl::Status AddTagsOf(const std::vector<Split>& splits, CorpusVocabularies& vocabularies);
+// Adds the tags of the languages of all splits' texts to vocabularies, sorted by their codes, and reserves tags.
+// REQUIRES: CheckLanguages.  Errors: AddLanguageTags'.
+absl::Status AddTagsOf(const std::vector<Split>& splits, int32_t reserved, CorpusVocabularies& vocabularies);
 
 // Writes a warning to `out` if a training text has many targets that a vocabulary trained on it cannot spell: its
 // normalization (NFKC by default) changes their characters. Errors: those of reading.
