@@ -160,7 +160,9 @@ absl::Status ReadRowsByToken(CheckpointReader& checkpoint, const ModelPlan& mode
       HADAL_ASSIGN_OR_RETURN(table, ReadTable(checkpoint, read, ids, model.parameters[slice.parameter].rows));
     }
     values.resize(static_cast<size_t>(slice.weight.size));
-    InitializeSlice(Stream::Cpu(1), model, seed, slice.parameter, slice.slice, {values.data(), slice.weight.size});
+    if (new_rows == NewRows::kDraw) {
+      InitializeSlice(Stream::Cpu(1), model, seed, slice.parameter, slice.slice, {values.data(), slice.weight.size});
+    }
     for (int64_t i = 0; i < slice.weight.size; ++i) {
       const int64_t element = slice.slice * kSliceElements + i, column = element % table.columns;
       const int32_t from = table.from[element / table.columns];

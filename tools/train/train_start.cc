@@ -171,7 +171,7 @@ absl::StatusOr<std::vector<bool>> FrozenParameters(const ModelPlan& plan, const 
     const std::string nearest = NearestName(pattern, names);
     return absl::InvalidArgumentError(
         absl::StrCat("optimizer.frozen: no parameter of the model matches \"", pattern, "\"",
-                     nearest.empty() ? "; `hadal checkpoint list CHECKPOINT --parameters` prints their names"
+                     nearest.empty() ? "; `hadal checkpoint ls CHECKPOINT --parameters` prints their names"
                                      : absl::StrCat("; did you mean \"", nearest, "\"?")));
   }
   if (std::ranges::find(frozen, false) != frozen.end()) return frozen;

@@ -75,33 +75,32 @@ TEST(VocabularyGrowthTest, RowsGoByTokenAndNewOnesAreDrawnOrTheMean) {
     EXPECT_TRUE(FindTokenRows(checkpoint, {{{"vocabulary.txt", before.contents()}}})->empty());
     ASSERT_TRUE(CompareBesideRows(checkpoint.manifest().parameters, plan, &rows).ok());
     EXPECT_FALSE(CompareBesideRows(checkpoint.manifest().parameters, Plan(kNew, EmbeddingSharing::kDecoder)).ok());
-    for (const NewRows new_rows : {NewRows::kDraw, NewRows::kMean}) {
-      SmallState loaded(DescribeParameters(plan), 2), drawn = loaded;
-      ASSERT_TRUE(
-          ReadRowsByToken(checkpoint, plan, rows, new_rows, /*seed=*/7, loaded.Slices(), /*device=*/nullptr).ok());
-      for (int32_t p = 0; p < static_cast<int32_t>(plan.parameters.size()); ++p) {
-        const std::vector<float>& values = loaded.values(p, StateKind::kWeight);
-        std::vector<float>& fresh = drawn.values(p, StateKind::kWeight);
-        if (plan.parameters[p].role != ParameterRole::kEmbedding) {
-          EXPECT_EQ(values, fresh) << plan.ParameterName(p) << " is no table";
-          continue;
-        }
-        const std::vector<float>& old = state.values(p, StateKind::kWeight);
-        const auto same_row = [&](int64_t row, int64_t from) {
-          return std::equal(&values[row * kWidth], &values[row * kWidth] + kWidth, &old[from * kWidth]);
-        };
-        for (int64_t id = 0; id < kOld; ++id) ASSERT_TRUE(same_row(id < kSpecialTokens ? id : id + 1, id)) << id;
-        std::vector<double> sum(kWidth);
-        for (size_t i = kSpecialTokens * kWidth; i < old.size(); ++i) sum[i % kWidth] += old[i];
-        for (int64_t slice = 0; slice < SliceCount(plan.parameters[p]); ++slice) {
-          const Vector all(fresh.data(), static_cast<int64_t>(fresh.size()));
-          InitializeSlice(Stream::Cpu(1), plan, /*seed=*/7, p, slice, SliceOf(all, slice));
-        }
-        for (const int64_t row : {int64_t{kSpecialTokens}, int64_t{kNew} - 1}) {
-          for (int64_t c = 0; c < kWidth; ++c) {
-            const float mean = static_cast<float>(sum[c] / kWords);
-            EXPECT_EQ(values[row * kWidth + c], new_rows == NewRows::kMean ? mean : fresh[row * kWidth + c]);
-          }
+    const NewRows new_rows = sharing == EmbeddingSharing::kAll ? NewRows::kMean : NewRows::kDraw;
+    SmallState loaded(DescribeParameters(plan), 2), drawn = loaded;
+    ASSERT_TRUE(
+        ReadRowsByToken(checkpoint, plan, rows, new_rows, /*seed=*/7, loaded.Slices(), /*device=*/nullptr).ok());
+    for (int32_t p = 0; p < static_cast<int32_t>(plan.parameters.size()); ++p) {
+      const std::vector<float>& values = loaded.values(p, StateKind::kWeight);
+      std::vector<float>& fresh = drawn.values(p, StateKind::kWeight);
+      if (plan.parameters[p].role != ParameterRole::kEmbedding) {
+        EXPECT_EQ(values, fresh) << plan.ParameterName(p) << " is no table";
+        continue;
+      }
+      const std::vector<float>& old = state.values(p, StateKind::kWeight);
+      const auto same_row = [&](int64_t row, int64_t from) {
+        return std::equal(&values[row * kWidth], &values[row * kWidth] + kWidth, &old[from * kWidth]);
+      };
+      for (int64_t id = 0; id < kOld; ++id) ASSERT_TRUE(same_row(id < kSpecialTokens ? id : id + 1, id)) << id;
+      std::vector<double> sum(kWidth);
+      for (size_t i = kSpecialTokens * kWidth; i < old.size(); ++i) sum[i % kWidth] += old[i];
+      for (int64_t slice = 0; slice < SliceCount(plan.parameters[p]); ++slice) {
+        const Vector all(fresh.data(), static_cast<int64_t>(fresh.size()));
+        InitializeSlice(Stream::Cpu(1), plan, /*seed=*/7, p, slice, SliceOf(all, slice));
+      }
+      for (const int64_t row : {int64_t{kSpecialTokens}, int64_t{kNew} - 1}) {
+        for (int64_t c = 0; c < kWidth; ++c) {
+          const float mean = static_cast<float>(sum[c] / kWords);
+          EXPECT_EQ(values[row * kWidth + c], new_rows == NewRows::kMean ? mean : fresh[row * kWidth + c]);
         }
       }
     }
