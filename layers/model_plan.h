@@ -156,6 +156,9 @@ struct ModelPlan {
   // device's library (pipeline/layout/relu_masks.h); true for `hadal plan`, which has no device. A run in fp32 never
   // keeps masks.
   bool relu_masks = true;
+  // [parameters] Those that a training run leaves as they are (optimizer.frozen); empty: none. Not part of the model,
+  // either.
+  std::vector<bool> frozen;
 
   // REQUIRES: ValidateModelOptions(options) is OK.
   static ModelPlan Make(const ModelOptions& options);
@@ -169,6 +172,8 @@ struct ModelPlan {
   // one model: dropouts, label smoothing, the longest sentence. Gains of norms count only if one is not 1, so that
   // models without them keep the hash of checkpoints made before the field.
   uint64_t Hash() const;
+
+  bool is_frozen(int32_t parameter) const { return !frozen.empty() && frozen[parameter]; }
 
   // Returns fairseq's name, e.g. "decoder.layers.3.encoder_attn.k_proj.weight".
   std::string ParameterName(int32_t parameter) const;

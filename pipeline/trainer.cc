@@ -25,6 +25,19 @@ BatchCapacity BatchCapacityOf(const TrainOptions& options) {
           .sentence_rows = options.model.max_positions};
 }
 
+// What the best checkpoints are chosen by: two scores compare only if all of this is the same.
+std::string MetricOf(const TrainOptions& options) {
+  const ValidationOptions& validation = options.validation;
+  if (validation.metric == ValidationMetric::kNll || !options.pipeline.decoder) return "nll";
+  const BeamOptions& beam = options.pipeline.decoder->beam;
+  const std::string name = validation.metric == ValidationMetric::kChrf
+                               ? "chrf"
+                               : absl::StrCat("bleu ", ToWord(kBleuTokenizers, validation.bleu_tokenizer));
+  return absl::StrCat(name, " of ", validation.bleu_sentences, " sentences, beam ", beam.beam, ", length penalty ",
+                      beam.length_penalty, ", at most ", beam.max_length_a, "x+", beam.max_length_b, ", n-grams ",
+                      beam.no_repeat_ngram);
+}
+
 }  // namespace
 
 Trainer::Trainer(const TrainOptions& options, const ModelPlan& plan, const PipelineLayout& pipeline,
@@ -62,10 +75,13 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainOptions& opt
                                                              .capacity = BatchCapacityOf(options),
                                                              .max_sentences = options.validation.max_sentences,
                                                              .bleu = surroundings.validation_bleu,
+                                                             .metric = options.validation.metric,
+                                                             .keep_best = options.checkpoint.keep_best,
                                                              .sink = trainer->IsMain() ? &surroundings.sink : nullptr});
     HADAL_RETURN_IF_ERROR(collectives.AllOk(validator.status(), "reading the validation corpus"));
     trainer->validator_ = *std::move(validator);
     trainer->progress_.validation_data = trainer->validator_->identity();
+    trainer->progress_.validation_metric = MetricOf(options);
   }
   Communicator& communicator = surroundings.communicator;
   absl::StatusOr<std::unique_ptr<Engine>> engine =
@@ -107,7 +123,7 @@ absl::Status Trainer::Continue(const TrainingProgress& progress) {
   progress_ = progress;
   progress_.seed = options_.seed;  // another one, if the change was accepted
   HADAL_RETURN_IF_ERROR(AsCommonError(ContinueData(progress)));
-  if (validator_) ContinueValidation(progress.validation_data);
+  if (validator_) ContinueValidation(progress);
   health_.Continue(progress_.skipped_in_a_row);
   weights_loaded_ = true;
   return engine_->DistributeWeights();
@@ -139,18 +155,26 @@ absl::Status Trainer::BeginDataAnew() {
   return absl::OkStatus();
 }
 
-void Trainer::ContinueValidation(const DataIdentity& before) {
+void Trainer::ContinueValidation(const TrainingProgress& before) {
   progress_.validation_data = validator_->identity();
-  if (!before.known() || before == progress_.validation_data) return;
-  Note(absl::StrCat("the validation set is another one (", Describe(progress_.validation_data), ", before ",
-                    Describe(before), ")"));
-  ForgetBest();
+  progress_.validation_metric = MetricOf(options_);
+  const bool other_data = before.validation_data.known() && before.validation_data != progress_.validation_data;
+  const bool other_metric = !before.best.empty() && before.validation_metric != progress_.validation_metric;
+  if (other_data) {
+    Note(absl::StrCat("the validation set is another one (", Describe(progress_.validation_data), ", before ",
+                      Describe(before.validation_data), ")"));
+  }
+  if (other_metric) {
+    Note(absl::StrCat("the best checkpoint is chosen by ", progress_.validation_metric, ", before by ",
+                      before.validation_metric));
+  }
+  if (other_data || other_metric) ForgetBest();
 }
 
 void Trainer::ForgetBest() {
   if (!validator_ || progress_.step == 0) return;
-  progress_.validation_nll = progress_.best_nll = std::numeric_limits<double>::infinity();
-  progress_.best_step = -1;
+  progress_.validation_nll = std::numeric_limits<double>::infinity();
+  progress_.best.clear();
   progress_.validations_without_improvement = 0;
   progress_.validation_due = true;
   Note("best and patience begin anew, with a validation of this step");
@@ -317,11 +341,12 @@ absl::StatusOr<std::optional<StopReason>> Trainer::AfterStep(StepVote vote, bool
   if (!reason.has_value() && vote >= StepVote::kOutOfTime) {
     reason = vote == StepVote::kOutOfTime ? StopReason::kMinutes : StopReason::kRequested;
   }
-  const bool is_best = validation_due && progress_.best_step == progress_.step;
+  const bool is_best = validation_due && progress_.best_step() == progress_.step;
+  const bool is_kept = validation_due && progress_.IsAmongBest(progress_.step);
   const int64_t save_every = options_.checkpoint.every_steps;
   const bool save_now = vote == StepVote::kSave || (save_every > 0 && progress_.step % save_every == 0);
   // In the middle of skipped steps the weights may be what makes them fail; the last checkpoint is from before.
-  if (health_.skipped_in_a_row() == 0 && (save_now || (is_best && save_every > 0))) {
+  if (health_.skipped_in_a_row() == 0 && (save_now || (is_kept && save_every > 0))) {
     HADAL_RETURN_IF_ERROR(checkpoints_->Begin(progress_, is_best));
   }
   return reason;
@@ -379,7 +404,7 @@ absl::StatusOr<TrainingOutcome> Trainer::Run() {
   HADAL_RETURN_IF_ERROR(checkpoints_->Finish(progress_));
   // A requested stop always saves, so that the run can resume.
   if (options_.checkpoint.save_at_end || *reason == StopReason::kRequested) {
-    HADAL_RETURN_IF_ERROR(checkpoints_->SaveAtEnd(progress_, progress_.best_step == progress_.step));
+    HADAL_RETURN_IF_ERROR(checkpoints_->SaveAtEnd(progress_, progress_.best_step() == progress_.step));
   }
   HADAL_RETURN_IF_ERROR(tracer_->Finish());
   return TrainingOutcome{*reason, progress_, checkpoints_->last_directory(), checkpoints_->IsSaved(progress_)};

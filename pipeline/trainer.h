@@ -6,8 +6,8 @@
 // advances. `update` advances only if the update was applied: if a gradient is not finite or the loss is a spike, all
 // ranks skip it. After many skipped steps in a row the run goes back to its newest good checkpoint (run_health.h).
 // Validations (validator.h) change no bit of training. They are due every `every_steps` steps and when a limit ends the
-// run. The best nll and the count for stop.patience belong to one validation set: a run that resumes with another set
-// forgets them and begins with a validation. Checkpoints are written while training continues
+// run. The best steps and the count for stop.patience belong to one validation set and one metric: a run that resumes
+// with another one forgets them and begins with a validation. Checkpoints are written while training continues
 // (checkpoint/training_checkpoints.h). Rank 0 sends metrics to a sink.
 //
 // Checkpoints by the clock: rank 0 decides when one is due, in the exchange of a step's gradient norms, so that all
@@ -120,7 +120,7 @@ class Trainer {
   // Takes over the progress of a loaded checkpoint, and gives the other replicas its weights.
   absl::Status Continue(const TrainingProgress& progress);
   absl::Status ContinueData(const TrainingProgress& loaded);
-  void ContinueValidation(const DataIdentity& before);
+  void ContinueValidation(const TrainingProgress& before);
   void Note(const std::string& text);  // a notice, at the latest when the run is announced
   // Does nothing if weights were loaded: drawing and relaying all of them takes time and messages.
   absl::Status MakeNewWeights();

@@ -14,22 +14,6 @@
 namespace hadal {
 namespace {
 
-// Whether `nll`, of the weights after progress.step steps, is the run's best.
-bool NoteNll(double nll, TrainingProgress& progress) {
-  progress.validation_nll = nll;
-  const bool lower = nll < progress.best_nll;
-  // Among skipped steps nothing is saved (trainer.cc): the best of a run is one that a checkpoint has.
-  const bool best = lower && progress.skipped_in_a_row == 0;
-  if (best) {
-    progress.best_nll = nll;
-    progress.best_step = progress.step;
-    progress.validations_without_improvement = 0;
-  } else if (!lower) {
-    ++progress.validations_without_improvement;
-  }
-  return best;
-}
-
 // Adds the batch's sentences, one by one, so that it does not matter how they are packed. Each side ends with </s>; an
 // utterance's frames are counted by its source rows.
 void AddTo(DataIdentity& identity, const PackedBatch& batch) {
@@ -51,7 +35,12 @@ void AddTo(DataIdentity& identity, const PackedBatch& batch) {
 }  // namespace
 
 Validator::Validator(const ValidatorSetup& setup, ValidationBatches packed)
-    : batches_(std::move(packed.batches)), too_long_(packed.too_long), bleu_(setup.bleu), sink_(setup.sink) {
+    : batches_(std::move(packed.batches)),
+      too_long_(packed.too_long),
+      bleu_(setup.bleu),
+      metric_(setup.metric),
+      keep_best_(setup.keep_best),
+      sink_(setup.sink) {
   for (const PackedBatch& batch : batches_) AddTo(identity_, batch);
   if (setup.corpus.manifest().corpora.size() < 2) return;
   corpora_ = setup.corpus.manifest().corpora;
@@ -78,6 +67,20 @@ std::vector<CorpusValidation> Validator::OfCorpora(const std::vector<LossSums>& 
   return result;
 }
 
+bool Validator::Note(double score, TrainingProgress& progress) const {
+  const auto better = [this](double a, double b) { return metric_ == ValidationMetric::kNll ? a < b : a > b; };
+  std::vector<ScoredStep>& best = progress.best;
+  const bool improved = std::isfinite(score) && (best.empty() || better(score, best.front().score));
+  if (!improved) ++progress.validations_without_improvement;
+  // Among skipped steps nothing is saved (trainer.cc): the best of a run are what checkpoints have.
+  if (!std::isfinite(score) || progress.skipped_in_a_row > 0) return false;
+  if (improved) progress.validations_without_improvement = 0;
+  const auto place = std::ranges::find_if(best, [&](const ScoredStep& scored) { return better(score, scored.score); });
+  best.insert(place, {.step = progress.step, .score = score});
+  best.resize(std::min(best.size(), static_cast<size_t>(keep_best_)));
+  return improved;
+}
+
 absl::Status Validator::Run(Engine& engine, TrainingProgress& progress) {
   const TraceScope scope(&engine.trace(), {.kind = TraceKind::kValidation});
   const Stopwatch watch;
@@ -88,17 +91,24 @@ absl::Status Validator::Run(Engine& engine, TrainingProgress& progress) {
   std::vector<LossSums> of_batches;
   HADAL_ASSIGN_OR_RETURN(const LossSums sums, engine.Evaluate(batches_, scalars, /*row_nll=*/nullptr, &of_batches));
   const double nll = sums.MeanNll();
-  const bool best = NoteNll(nll, progress);
+  progress.validation_nll = nll;
   TranslatedValidation translated;
   if (bleu_) {
     HADAL_ASSIGN_OR_RETURN(translated, bleu_(engine, scalars.update));
   }
+  double score = nll;
+  if (metric_ != ValidationMetric::kNll) {
+    const TranslationScores scores = translated.scores.value_or(TranslationScores{.bleu = NAN, .chrf = NAN});
+    score = metric_ == ValidationMetric::kBleu ? scores.bleu : scores.chrf;
+  }
+  const bool best = Note(score, progress);
   if (sink_ == nullptr) return absl::OkStatus();
   sink_->OnValidation({.step = progress.step,
                        .nll = nll,
                        .perplexity = Exp(nll),
                        .scores = translated.scores,
                        .best = best,
+                       .by_nll = metric_ == ValidationMetric::kNll,
                        .sentences = identity_.samples,
                        .seconds = watch.Seconds(),
                        .corpora = OfCorpora(of_batches, translated)});

@@ -4,8 +4,9 @@
 // over the corpus's first sentences that fit a micro-batch. They are packed once and run forward only, without dropout,
 // in scratch memory of training; training's state does not change. The nll has the same bits on every rank and for
 // every layout (Engine::Evaluate). If the validation set consists of several corpora (directions), the nll of each is
-// reported as well; a batch has sentences of one of them. The lowest nll of a run is its best. If the run translates,
-// scores of some of the sentences follow (validation_bleu.h). The trainer decides when to validate.
+// reported as well; a batch has sentences of one of them. If the run translates, scores of some of the sentences follow
+// (validation_bleu.h). The lowest nll of a run is its best, or the highest BLEU or chrF++. The trainer decides when to
+// validate.
 // Threads: one per rank. Blocking: Run, which every rank calls after the same step.
 #pragma once
 
@@ -18,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "pipeline/checkpoint/checkpoint_manifest.h"
 #include "pipeline/engine/engine.h"
+#include "pipeline/options/train_options.h"
 #include "pipeline/validation_bleu.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/corpus_manifest.h"
@@ -31,10 +33,12 @@ namespace hadal {
 using TranslateValidation = std::function<absl::StatusOr<TranslatedValidation>(Engine&, int64_t update)>;
 
 struct ValidatorSetup {
-  const Corpus& corpus;         // read only by Create
-  BatchCapacity capacity;       // of a micro-batch: training's
-  int64_t max_sentences = 0;    // 0: all that fit
-  TranslateValidation bleu;     // may be empty: no BLEU
+  const Corpus& corpus;                              // read only by Create
+  BatchCapacity capacity;                            // of a micro-batch: training's
+  int64_t max_sentences = 0;                         // 0: all that fit
+  TranslateValidation bleu;                          // may be empty: no BLEU
+  ValidationMetric metric = ValidationMetric::kNll;  // the others need `bleu`
+  int32_t keep_best = 1;                             // steps that progress.best lists at most
   MetricsSink* sink = nullptr;  // on the rank that reports, null elsewhere; must outlive the validator
 };
 
@@ -44,9 +48,9 @@ class Validator {
   static absl::StatusOr<Validator> Create(const ValidatorSetup& setup);
 
   // Validates the weights of `engine` after `progress`.step steps. Sets progress.validation_nll and reports the outcome
-  // to the sink. If the nll is below best_nll, sets best_nll and best_step, except while steps are being skipped: their
-  // weights are not saved, and the best must be in a checkpoint. If the nll is not lower, counts a validation without
-  // improvement.
+  // to the sink. Adds the step to progress.best if its score is among the best, except while steps are being skipped:
+  // their weights are not saved, and the best must be in a checkpoint. If the score is not better than the best one,
+  // counts a validation without improvement.
   // Errors: those of Communicator::Wait and of the translation; then `progress` may be written in part, and nothing is
   // reported.
   absl::Status Run(Engine& engine, TrainingProgress& progress);
@@ -61,6 +65,8 @@ class Validator {
  private:
   Validator(const ValidatorSetup& setup, ValidationBatches packed);
 
+  // Returns whether `score`, of the weights after progress.step steps, is the run's best.
+  bool Note(double score, TrainingProgress& progress) const;
   // The results of each corpus, if there are several.
   std::vector<CorpusValidation> OfCorpora(const std::vector<LossSums>& of_batches,
                                           const TranslatedValidation& translated) const;
@@ -71,6 +77,8 @@ class Validator {
   DataIdentity identity_;
   int64_t too_long_ = 0;
   TranslateValidation bleu_;
+  ValidationMetric metric_;
+  int32_t keep_best_;
   MetricsSink* sink_;
 };
 

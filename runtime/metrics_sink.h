@@ -121,7 +121,8 @@ struct ValidationMetrics {
   double nll = 0;
   double perplexity = 0;
   std::optional<TranslationScores> scores;  // of all translated sentences together
-  bool best = false;                        // whether nll is the best so far
+  bool best = false;                        // whether it is the best so far
+  bool by_nll = true;                       // or by a score
   int64_t sentences = 0;
   double seconds = 0;
   std::vector<CorpusValidation> corpora;  // those with a sentence; empty if there is only one corpus

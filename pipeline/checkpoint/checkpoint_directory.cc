@@ -278,7 +278,7 @@ absl::Status TakeBestBack(const std::string& run_directory, int64_t step, const 
     const auto reader = CheckpointReader::Open(CheckpointDirectory(run_directory, step));
     if (!reader.ok() && !IsDamage(reader.status())) return reader.status();
     if (reader.ok()) {
-      const int64_t former = reader->manifest().progress.best_step;
+      const int64_t former = reader->manifest().progress.best_step();
       if (former >= 0 && PathExists(CheckpointDirectory(run_directory, former))) {
         if (best.ok() && *best == former) return absl::OkStatus();
         return SetCheckpointPointer(run_directory, CheckpointPointer::kBest, former, attempt);
@@ -365,10 +365,12 @@ absl::Status SetCheckpointPointer(const std::string& run_directory, CheckpointPo
   return SyncDirectory(CheckpointsDirectory(run_directory));
 }
 
-absl::Status ApplyRetention(const std::string& run_directory, const RetentionPolicy& policy) {
+absl::Status ApplyRetention(const std::string& run_directory, const RetentionPolicy& policy,
+                            const std::vector<ScoredStep>& best) {
   if (policy.keep_last == 0) return absl::OkStatus();
   HADAL_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries, ListCheckpoints(run_directory));
-  HADAL_ASSIGN_OR_RETURN(const std::set<int64_t> protected_steps, ProtectedSteps(run_directory));
+  HADAL_ASSIGN_OR_RETURN(std::set<int64_t> protected_steps, ProtectedSteps(run_directory));
+  for (const ScoredStep& scored : best) protected_steps.insert(scored.step);
   absl::Status first_error;
   for (size_t i = 0; i + static_cast<size_t>(policy.keep_last) < entries.size(); ++i) {
     const CheckpointEntry& entry = entries[i];
@@ -467,14 +469,14 @@ absl::StatusOr<CommitResult> CheckpointCommitter::Commit(const CommitRequest& re
     HADAL_RETURN_IF_ERROR(
         SetCheckpointPointer(options_.run_directory, CheckpointPointer::kBest, step, options_.attempt));
   }
-  result.retention = RemoveOld(aside);
+  result.retention = RemoveOld(aside, request.progress.best);
   return result;
 }
 
-absl::Status CheckpointCommitter::RemoveOld(const std::string& replaced) const {
+absl::Status CheckpointCommitter::RemoveOld(const std::string& replaced, const std::vector<ScoredStep>& best) const {
   absl::Status status = RemoveTree(replaced);
   HADAL_RETURN_IF_ERROR(CheckClaim());
-  status.Update(ApplyRetention(options_.run_directory, options_.retention));
+  status.Update(ApplyRetention(options_.run_directory, options_.retention, best));
   return status;
 }
 

@@ -100,9 +100,11 @@ struct RetentionPolicy {
   int64_t keep_last = 0;   // newest checkpoints to keep; 0: all
   int64_t keep_every = 0;  // additionally keep steps that are multiples of this; 0: none
 };
-// Removes the checkpoints that the policy does not keep, except those that `latest` and `best` refer to.
+// Removes the checkpoints that the policy does not keep, except those that `latest` and `best` refer to, and those of
+// the steps in `best`.
 // Errors: the first removal that failed; it still tries the others.
-absl::Status ApplyRetention(const std::string& run_directory, const RetentionPolicy& policy);
+absl::Status ApplyRetention(const std::string& run_directory, const RetentionPolicy& policy,
+                            const std::vector<ScoredStep>& best = {});
 
 // A small file stored with a checkpoint, such as a vocabulary.
 struct Attachment {
@@ -183,7 +185,7 @@ class CheckpointCommitter {
   absl::Status Complete(const CommitRequest& request) const;
   // Removes `replaced` (the previous checkpoint of the same step, moved aside; may be empty) and applies the retention
   // policy.
-  absl::Status RemoveOld(const std::string& replaced) const;
+  absl::Status RemoveOld(const std::string& replaced, const std::vector<ScoredStep>& best) const;
 
   CheckpointCommitterOptions options_;
   std::unique_ptr<RunOwnership> ownership_;  // rank 0's, from Claim on

@@ -64,22 +64,27 @@ Json PlaceToJson(const DataPlace& place) {
 }
 
 Json ProgressToJson(const TrainingProgress& progress) {
-  Json json = {{"step", progress.step},
-               {"update", progress.update},
-               {"seed", progress.seed},
-               {"epochs_done", progress.epochs_done},
-               {"samples_seen", progress.samples_seen},
-               {"target_tokens_seen", progress.target_tokens_seen},
-               {"training_seconds", progress.training_seconds},
-               {"validation_nll", FiniteOrNull(progress.validation_nll)},
-               {"best_nll", FiniteOrNull(progress.best_nll)},
-               {"best_step", progress.best_step},
-               {"validations_without_improvement", progress.validations_without_improvement},
-               {"validation_due", progress.validation_due},
-               {"losses", progress.loss_trend.losses},
-               {"loss_mean", progress.loss_trend.mean},
-               {"loss_variance", progress.loss_trend.variance},
-               {"skipped_in_a_row", progress.skipped_in_a_row}};
+  Json json = {
+      {"step", progress.step},
+      {"update", progress.update},
+      {"seed", progress.seed},
+      {"epochs_done", progress.epochs_done},
+      {"samples_seen", progress.samples_seen},
+      {"target_tokens_seen", progress.target_tokens_seen},
+      {"training_seconds", progress.training_seconds},
+      {"validation_nll", FiniteOrNull(progress.validation_nll)},
+      // Readers of older versions know one best, by nll.
+      {"best_nll", progress.validation_metric == "nll" && !progress.best.empty() ? Json(progress.best.front().score)
+                                                                                 : Json(nullptr)},
+      {"best_step", progress.best_step()},
+      {"validation_metric", progress.validation_metric},
+      {"validations_without_improvement", progress.validations_without_improvement},
+      {"validation_due", progress.validation_due},
+      {"losses", progress.loss_trend.losses},
+      {"loss_mean", progress.loss_trend.mean},
+      {"loss_variance", progress.loss_trend.variance},
+      {"skipped_in_a_row", progress.skipped_in_a_row}};
+  for (const ScoredStep& scored : progress.best) json["best"].push_back({scored.step, scored.score});
   if (!progress.place.texts.empty()) json["place"] = PlaceToJson(progress.place);
   if (progress.training_data.known()) json["training_data"] = ToJson(progress.training_data);
   if (progress.validation_data.known()) json["validation_data"] = ToJson(progress.validation_data);
@@ -158,6 +163,23 @@ DataIdentity ReadIdentity(JsonFields fields) {
   return identity;
 }
 
+void ReadBest(JsonFields& fields, TrainingProgress& progress) {
+  ScoredStep first;
+  fields.ReadOrInfinity("best_nll", first.score);
+  fields.Read("best_step", first.step);
+  if (fields.Has("validation_metric")) fields.Read("validation_metric", progress.validation_metric);
+  if (!fields.Has("best")) {  // of an older version
+    if (first.step >= 0) progress.best = {first};
+    return;
+  }
+  for (const Json& entry : fields.List("best")) {
+    const bool pair = entry.is_array() && entry.size() == 2 && entry[1].is_number();
+    const std::optional<int64_t> step = pair ? JsonInteger<int64_t>(entry[0]) : std::nullopt;
+    if (!step) return fields.Fail("best", "has an entry that is not [step, score]");
+    progress.best.push_back({.step = *step, .score = entry[1].get<double>()});
+  }
+}
+
 TrainingProgress ReadProgress(JsonFields fields, absl::Status& status) {
   TrainingProgress progress;
   fields.Read("step", progress.step, 0);
@@ -168,8 +190,7 @@ TrainingProgress ReadProgress(JsonFields fields, absl::Status& status) {
   fields.Read("target_tokens_seen", progress.target_tokens_seen);
   fields.ReadOrInfinity("training_seconds", progress.training_seconds);
   fields.ReadOrInfinity("validation_nll", progress.validation_nll);
-  fields.ReadOrInfinity("best_nll", progress.best_nll);
-  fields.Read("best_step", progress.best_step);
+  ReadBest(fields, progress);
   fields.Read("validations_without_improvement", progress.validations_without_improvement);
   if (fields.Has("validation_due")) fields.Read("validation_due", progress.validation_due);
   fields.Read("losses", progress.loss_trend.losses);

@@ -28,6 +28,7 @@
 // Thread safety: plain values and pure functions.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <limits>
@@ -97,6 +98,13 @@ struct LossTrend {
   bool operator==(const LossTrend&) const = default;
 };
 
+// The score of a validation, by the metric that a run's best checkpoints are chosen by.
+struct ScoredStep {
+  int64_t step = -1;
+  double score = 0;
+  bool operator==(const ScoredStep&) const = default;
+};
+
 // The progress of a run: everything besides the slices that a resumed run needs.
 struct TrainingProgress {
   int64_t step = 0;        // steps done; determines data and random numbers; always advances
@@ -110,9 +118,9 @@ struct TrainingProgress {
   int64_t target_tokens_seen = 0;
   double training_seconds = 0;                                      // time spent in steps, over all attempts
   double validation_nll = std::numeric_limits<double>::infinity();  // of these weights; infinity: not measured
-  DataIdentity validation_data;                                     // on which both nll were measured
-  double best_nll = std::numeric_limits<double>::infinity();        // lowest so far; infinity: none yet
-  int64_t best_step = -1;                                           // whose nll is best_nll
+  DataIdentity validation_data;                                     // on which validation_nll and `best` were measured
+  std::string validation_metric = "nll";  // of `best`: "nll", or "bleu" or "chrf" and how it is measured
+  std::vector<ScoredStep> best;           // best first; of equal ones the earlier. At most checkpoint.keep_best
   int32_t validations_without_improvement = 0;
   // Whether this step's validation was skipped because the run was stopping. The resumed run does it first.
   bool validation_due = false;
@@ -120,6 +128,10 @@ struct TrainingProgress {
   int32_t skipped_in_a_row = 0;  // steps without an update, this one and those before it: the weights may be the cause
   int64_t updates_before = 0;    // updates of the weights in the runs that this one was initialised from
 
+  int64_t best_step() const { return best.empty() ? -1 : best.front().step; }
+  bool IsAmongBest(int64_t which) const {
+    return std::ranges::any_of(best, [&](const ScoredStep& scored) { return scored.step == which; });
+  }
   // All updates that the weights have received: t of BranchNorm's branch gain (layers/model_options.h).
   int64_t growth_update() const { return updates_before + update; }
   bool operator==(const TrainingProgress&) const = default;

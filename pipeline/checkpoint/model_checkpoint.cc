@@ -4,10 +4,10 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/checkpoint/model_settings.h"
+#include "pipeline/checkpoint/vocabulary_growth.h"
 #include "runtime/files.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
@@ -15,28 +15,17 @@
 namespace hadal {
 namespace {
 
-// The attachment whose name is `stem` and an extension; empty where there is none.
-std::string AttachmentNamed(const CheckpointManifest& manifest, const std::string& stem) {
-  for (const AttachedFile& attached : manifest.attachments) {
-    if (absl::StartsWith(attached.name, absl::StrCat(stem, "."))) return attached.name;
-  }
-  return "";
-}
-
-// Of the stems, the first that is attached.
 absl::StatusOr<Vocabulary> ReadVocabulary(CheckpointReader& reader, const std::string& stem, int32_t expected_size) {
-  std::string name = AttachmentNamed(reader.manifest(), stem);
-  if (name.empty()) name = AttachmentNamed(reader.manifest(), kSharedVocabulary);
-  if (name.empty()) {
+  const AttachedFile* const file = VocabularyFile(reader.manifest(), stem);
+  if (file == nullptr) {
     return absl::NotFoundError(absl::StrCat(reader.directory(), " carries neither ", stem, ".* nor ", kSharedVocabulary,
                                             ".*: text cannot be turned into its tokens"));
   }
-  HADAL_ASSIGN_OR_RETURN(std::string contents, reader.ReadAttachment(name));
-  HADAL_ASSIGN_OR_RETURN(Vocabulary vocabulary,
-                         Vocabulary::Parse(std::move(contents), JoinPath(reader.directory(), name)));
+  const std::string path = JoinPath(reader.directory(), file->name);
+  HADAL_ASSIGN_OR_RETURN(std::string contents, reader.ReadAttachment(file->name));
+  HADAL_ASSIGN_OR_RETURN(Vocabulary vocabulary, Vocabulary::Parse(std::move(contents), path));
   if (vocabulary.size() != expected_size) {
-    return absl::DataLossError(absl::StrCat(JoinPath(reader.directory(), name), " has ", vocabulary.size(),
-                                            " ids, the model ", expected_size));
+    return absl::DataLossError(absl::StrCat(path, " has ", vocabulary.size(), " ids, the model ", expected_size));
   }
   return vocabulary;
 }

@@ -319,10 +319,9 @@ absl::Status TrainingCheckpoints::WarnIfFailed(int64_t step, const absl::Status&
 }
 
 void TrainingCheckpoints::ForgetUnsavedBest(TrainingProgress& now) const {
-  if (now.best_step != failed_step_ || now.best_step == now.step) return;
-  const TrainingProgress saved = last_progress_.value_or(TrainingProgress());
-  now.best_nll = saved.best_nll;
-  now.best_step = saved.best_step;
+  if (failed_step_ == now.step || !now.IsAmongBest(failed_step_)) return;
+  std::erase_if(now.best, [&](const ScoredStep& scored) { return scored.step == failed_step_; });
+  if (now.best.empty() && last_progress_) now.best = last_progress_->best;
 }
 
 // ---- Loading ----
@@ -358,6 +357,21 @@ absl::Status CompareWithOwn(const SharedCheckpoint& shared, int rank) {
                                                  "); copy it from one host to all, or put it where all hosts see it"));
 }
 
+absl::Status TrainingCheckpoints::LoadWeights(CheckpointReader& checkpoint, std::vector<SliceState> slices) const {
+  const ModelPlan& plan = state_.plan();
+  const std::vector<CheckpointParameter>& stored = checkpoint.manifest().parameters;
+  HADAL_ASSIGN_OR_RETURN(const TokenRows rows, FindTokenRows(checkpoint, options_.attachments));
+  if (!rows.empty()) {
+    HADAL_RETURN_IF_ERROR(CompareBesideRows(stored, plan, &rows));
+    HADAL_RETURN_IF_ERROR(
+        ReadRowsByToken(checkpoint, plan, rows, options_.new_rows, options_.seed, slices, state_.device()));
+    std::erase_if(slices, [&](const SliceState& slice) { return !rows.Of(plan, slice.parameter).empty(); });
+  } else {
+    HADAL_RETURN_IF_ERROR(CompareParameters(stored, DescribeParameters(plan)));
+  }
+  return checkpoint.ReadSlices(slices, state_.device());
+}
+
 absl::Status TrainingCheckpoints::LoadHere(const SharedCheckpoint& from, LoadedState loaded) {
   HADAL_ASSIGN_OR_RETURN(CheckpointReader checkpoint, CheckpointReader::Open(from.directory, from.manifest));
   const std::vector<SliceState> slices = Describe(state_.slices(), loaded);
@@ -368,6 +382,8 @@ absl::Status TrainingCheckpoints::LoadHere(const SharedCheckpoint& from, LoadedS
     for (SliceState& slice : sources) slice.parameter = starts[slice.parameter].source;
     HADAL_RETURN_IF_ERROR(checkpoint.ReadSlices(sources, state_.device()));
     for (const SliceState& slice : slices) Apply(starts[slice.parameter], slice.weight, state_.device());
+  } else if (loaded == LoadedState::kWeights) {
+    HADAL_RETURN_IF_ERROR(LoadWeights(checkpoint, slices));
   } else {
     HADAL_RETURN_IF_ERROR(CompareParameters(from.manifest.parameters, DescribeParameters(state_.plan())));
     HADAL_RETURN_IF_ERROR(checkpoint.ReadSlices(slices, state_.device()));

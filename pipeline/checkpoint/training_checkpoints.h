@@ -35,6 +35,7 @@
 #include "pipeline/checkpoint/checkpoint_file.h"
 #include "pipeline/checkpoint/checkpoint_manifest.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
+#include "pipeline/checkpoint/vocabulary_growth.h"
 #include "pipeline/stage/stage_state.h"
 #include "runtime/clock.h"
 #include "runtime/comm/collectives.h"
@@ -46,9 +47,11 @@ namespace hadal {
 struct TrainingCheckpointsOptions {
   std::string run_directory;
   RetentionPolicy retention;
-  std::string config_text;                     // the resolved configuration
-  std::vector<Attachment> attachments;         // vocabularies
-  InputKind inputs = {};                       // of the training data
+  std::string config_text;              // the resolved configuration
+  std::vector<Attachment> attachments;  // vocabularies
+  InputKind inputs = {};                // of the training data
+  uint64_t seed = 1;                    // of new rows, where a model has more tokens than the checkpoint
+  NewRows new_rows = NewRows::kDraw;
   std::function<void(std::string_view)> warn;  // called on rank 0 with messages for the user; may be empty
   std::optional<std::string> predecessor;      // rank 0's: see RunOwnership::Options
   int sight_seconds = 60;                      // for other hosts to see the claim: file systems may cache for 30
@@ -69,7 +72,8 @@ absl::StatusOr<SharedCheckpoint> ShareCheckpoint(absl::StatusOr<FoundCheckpoint>
 absl::Status CompareWithOwn(const SharedCheckpoint& shared, int rank);
 
 // What to load from a checkpoint: kAll, to resume the run; for a new run only the weights (moments start at zero), of
-// the same model (kWeights) or of one with fewer layers (kWeightsOfShallower; deepening.h).
+// the same model, which may have more tokens (kWeights; vocabulary_growth.h), or of one with fewer layers
+// (kWeightsOfShallower; deepening.h).
 enum class LoadedState { kAll, kWeights, kWeightsOfShallower };
 
 // Returns the newest checkpoint of the run before a step.  Errors: NotFound if there is none.
@@ -96,8 +100,8 @@ class TrainingCheckpoints {
   // Starts to save weights, moments and progress as they are now. Errors of Begin, Poll and Finish: Aborted (another
   // job has claimed the run directory); Unavailable and DeadlineExceeded (a rank was lost). After an error the save is
   // over and earlier checkpoints are untouched.
-  // Each also keeps now.best_nll and best_step true: if the best step is an earlier one whose save failed, they are
-  // reset to those of the last checkpoint saved or loaded, so that the next lower nll is saved as `best`.
+  // Each also keeps now.best true: an earlier step whose save failed is removed; if none is left, the list becomes that
+  // of the last checkpoint saved or loaded, so that the next better validation is saved as `best`.
   absl::Status Begin(TrainingProgress& now, bool is_best);
   bool saving() const { return saving_; }
   // Call before every update: see BackgroundFile::BeforeUpdate.
@@ -147,6 +151,7 @@ class TrainingCheckpoints {
   std::string LastGoodText() const;  // the checkpoint that a restart would load, for messages
   absl::StatusOr<TrainingProgress> LoadShared(const SharedCheckpoint& from, LoadedState loaded);
   absl::Status LoadHere(const SharedCheckpoint& from, LoadedState loaded);
+  absl::Status LoadWeights(CheckpointReader& checkpoint, std::vector<SliceState> slices) const;
   void Warn(std::string_view text) const;
 
   TrainingCheckpointsOptions options_;

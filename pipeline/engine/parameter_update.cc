@@ -16,6 +16,7 @@ constexpr int64_t kMostBlocks = (kSliceElements + kBlock - 1) / kBlock;  // of a
 // What of Adam depends on the parameter.
 struct Group {
   double rate_factor = 1, epsilon = 0, weight_decay = 0;
+  bool frozen = false;  // not updated
   bool operator==(const Group&) const = default;
 };
 
@@ -40,7 +41,8 @@ Group GroupOf(const ModelPlan& plan, int32_t p, const OptimizerOptions& options)
   // Decay times rate is the same in every group.
   return {.rate_factor = rate,
           .epsilon = std::max(epsilon, kLeastEpsilon),
-          .weight_decay = options.decays_vectors || !parameter.is_vector() ? options.weight_decay / rate : 0};
+          .weight_decay = options.decays_vectors || !parameter.is_vector() ? options.weight_decay / rate : 0,
+          .frozen = plan.is_frozen(p)};
 }
 
 struct Run {
@@ -67,6 +69,7 @@ Run RunOf(const ModelPlan& plan, const StateSlice& slice, const ParameterUpdate&
 }
 
 void Apply(const Stream& stream, const Run& run, const ParameterUpdate& update) {
+  if (run.group.frozen) return;
   const OptimizerOptions& options = update.optimizer;
   const bool clips = options.clip_norm > 0 && update.gradient_norm > options.clip_norm;
   AdamStep(stream, {.parameter = run.parameter,

@@ -3,7 +3,8 @@
 // Why: a layer of width 64 has 16 parameters, most too short to split over threads. ParameterStore places a sublayer's
 // parameters back to back, so neighbours are updated as one range; only tied tables interrupt it.
 // Groups: rate, epsilon and decay depend on the parameter (ModelOptions::base_width, StackMethod::adam_epsilon_factor,
-// OptimizerOptions::decays_vectors); neighbours for which they differ are not one range.
+// OptimizerOptions::decays_vectors); neighbours for which they differ are not one range. Weights and
+// moments of frozen parameters (ModelPlan::frozen) stay as they are.
 // Numerics: Adam treats each element by itself, so neither ranges nor order change a bit. If ParameterUpdate::sizes is
 // set, each block's old weights are copied and compared with the new ones, so the measured change includes rounding.
 // Measuring changes no bit.

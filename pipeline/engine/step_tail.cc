@@ -63,8 +63,9 @@ absl::StatusOr<GlobalGradient> GradientNorm::Compute(const Stream& stream, const
     for (int64_t slice = 0; slice < SliceCount(plan_.parameters[p]); ++slice) {
       const int rank = owner_[owner++];
       const double square = all[rank][next[rank]++];
-      total += square;
       squares[plan_.parameters[p].sublayer] += square;
+      if (plan_.is_frozen(static_cast<int32_t>(p))) continue;
+      total += square;
       if (!std::isfinite(square) && result.first_bad_parameter < 0)
         result.first_bad_parameter = static_cast<int32_t>(p);
     }

@@ -48,7 +48,7 @@ enum class StepVote : int32_t {
 struct GlobalGradient {
   LossSums loss;                        // of the step, all ranks
   StepVote vote = StepVote::kContinue;  // the highest of all ranks
-  double norm = 0;                      // of the whole gradient; not finite if any element is not
+  double norm = 0;                      // of all gradients but frozen parameters'; not finite if any element is not
   bool finite = true;                   // whether the gradient and the loss are
   int32_t first_bad_parameter = -1;     // first in plan order whose gradient is not finite
   std::vector<float> sublayer_norms;    // [sublayers] of each one's parameters; a tied table counts for its first use
@@ -59,7 +59,8 @@ struct GlobalGradient {
 // After gradients are summed over uses and replicas, every rank sums the squares of the slices it owns. An all-gather
 // gives all ranks all sums, and each adds them in the same order. So the norm, gradient clipping and the decision to
 // skip a step have the same bits for every layout with the same number of replicas. The norms per sublayer come from
-// the same sums at no extra cost.
+// the same sums at no extra cost. Frozen parameters (ModelPlan::frozen) count for none of this but the norms per
+// sublayer.
 // Threads: the stream's; one thread sums one slice. Blocking: Compute (one all-gather), which every rank of the grid
 // calls at the same place.
 class GradientNorm {

@@ -109,8 +109,11 @@ struct StopOptions {
   int64_t steps = 0;     // 0: no limit (one of the limits must be set)
   double epochs = 0;     // 0: no limit
   double minutes = 0;    // 0: no limit
-  int32_t patience = 0;  // validations without improvement of the best nll; 0: off
+  int32_t patience = 0;  // validations without a better score (ValidationOptions::metric); 0: off
 };
+
+// What a run's best checkpoints and its patience go by.
+enum class ValidationMetric : int32_t { kNll, kBleu, kChrf };
 
 struct ValidationOptions {
   int64_t every_steps = 0;    // 0: off
@@ -118,6 +121,7 @@ struct ValidationOptions {
   // Sentences, spread evenly over the validation corpus, that are translated for BLEU; 0: none.
   int32_t bleu_sentences = 0;
   BleuTokenizer bleu_tokenizer = BleuTokenizer::k13a;
+  ValidationMetric metric = ValidationMetric::kNll;  // the others need bleu_sentences
 };
 
 struct CheckpointOptions {
@@ -125,6 +129,7 @@ struct CheckpointOptions {
   double every_minutes = 30;  // longest time between the beginnings of two saves; 0: not by time
   int32_t keep_last = 3;      // 0: all
   int64_t keep_every = 0;     // also keeps steps that are multiples of this; 0: none
+  int32_t keep_best = 1;      // the best ones that are also kept
   bool save_at_end = true;
 };
 
@@ -159,6 +164,7 @@ struct TrainOptions {
   BatchOptions batch;
   PipelineOptions pipeline;
   OptimizerOptions optimizer;
+  std::vector<std::string> frozen;  // patterns of names of parameters that are not updated (ModelPlan::frozen)
   RateOptions rate;
   StopOptions stop;
   ValidationOptions validation;

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "runtime/check.h"
 
 namespace hadal {
@@ -46,8 +48,10 @@ absl::StatusOr<Direction> ParseDirection(std::string_view text) {
 
 std::string LanguageTag(std::string_view language) { return absl::StrCat("__", std::string(language), "__"); }
 
+bool IsReservedTag(std::string_view token) { return token.starts_with("__reserved:") && token.ends_with("__"); }
+
 bool IsLanguageTag(std::string_view token) {
-  return token.size() > 4 && token.starts_with("__") && token.ends_with("__");
+  return token.size() > 4 && token.starts_with("__") && token.ends_with("__") && !IsReservedTag(token);
 }
 
 std::string EncoderTag(LanguageTags tags, const Direction& direction) {
@@ -59,15 +63,30 @@ std::string DecoderTag(LanguageTags tags, const Direction& direction) {
   return tags == LanguageTags::kM2m100 ? LanguageTag(direction.target) : "";
 }
 
-absl::StatusOr<Vocabulary> AddLanguageTags(const Vocabulary& vocabulary, const std::vector<std::string>& languages) {
+absl::StatusOr<Vocabulary> AddLanguageTags(const Vocabulary& vocabulary, const std::vector<std::string>& languages,
+                                           int32_t reserved) {
   if (vocabulary.kind() != VocabularyKind::kSentencePiece) {
     return absl::InvalidArgumentError(
         "language tags need a SentencePiece vocabulary: a dictionary's tokens are words of the text");
   }
   std::string contents = vocabulary.contents();
+  std::vector<std::string> free;  // reserved tags
+  int32_t next = 1;               // their next number
+  for (int32_t id = 0; id < vocabulary.size(); ++id) {
+    const std::string& token = vocabulary.Token(id);
+    if (!IsReservedTag(token)) continue;
+    free.push_back(token);
+    int32_t number = 0;
+    if (absl::SimpleAtoi(token.substr(token.find(':') + 1, token.size() - token.find(':') - 3), &number)) {
+      next = std::max(next, number + 1);
+    }
+  }
   for (const std::string& language : languages) {
     const std::string tag = LanguageTag(language);
-    if (vocabulary.Id(tag) == kUnknownToken) {
+    if (vocabulary.Id(tag) == kUnknownToken && !free.empty()) {
+      contents = absl::StrReplaceAll(contents, {{ControlPiece(free.front()), ControlPiece(tag)}});
+      free.erase(free.begin());
+    } else if (vocabulary.Id(tag) == kUnknownToken) {
       contents += ControlPiece(tag);
     } else if (const std::vector<int32_t> ids = vocabulary.Encode(tag);
                std::find(ids.begin(), ids.end(), vocabulary.Id(tag)) != ids.end()) {
@@ -75,6 +94,9 @@ absl::StatusOr<Vocabulary> AddLanguageTags(const Vocabulary& vocabulary, const s
                                                      " is a piece of text, so that text could become a language tag; "
                                                      "give one in which it is a control symbol, or none of it"));
     }
+  }
+  for (auto have = static_cast<int32_t>(free.size()); have < reserved; ++have) {
+    contents += ControlPiece(LanguageTag(absl::StrCat("reserved:", next++)));
   }
   return Vocabulary::Parse(std::move(contents), "the vocabulary with language tags");
 }

@@ -38,7 +38,9 @@ absl::StatusOr<Direction> ParseDirection(std::string_view text);
 
 // "__de__"
 std::string LanguageTag(std::string_view language);
-// Whether a token has the form of a language tag.
+// Whether a token is a tag that no language has yet, `__reserved:1__`, …
+bool IsReservedTag(std::string_view token);
+// Whether a token has the form of a language's tag.
 bool IsLanguageTag(std::string_view token);
 
 // Returns the tag before a pair's source; "": none.
@@ -46,8 +48,11 @@ std::string EncoderTag(LanguageTags tags, const Direction& direction);
 // Returns the first target token if it is a tag; "": none.
 std::string DecoderTag(LanguageTags tags, const Direction& direction);
 
-// Returns `vocabulary` with the tags of `languages` that it lacks, appended in the given order. Errors: InvalidArgument
-// for a dictionary (fairseq's dict.txt), and for a SentencePiece model in which a tag is an ordinary piece.
-absl::StatusOr<Vocabulary> AddLanguageTags(const Vocabulary& vocabulary, const std::vector<std::string>& languages);
+// Returns `vocabulary` with the tags of `languages` that it lacks, in the given order: each takes the id of the first
+// reserved tag, or the next id behind the others. Then appends reserved tags until there are `reserved`.
+// Errors: InvalidArgument for a dictionary, whose tokens are words of the text, and for a model in which a tag is a
+// piece of text.
+absl::StatusOr<Vocabulary> AddLanguageTags(const Vocabulary& vocabulary, const std::vector<std::string>& languages,
+                                           int32_t reserved = 0);
 
 }  // namespace hadal

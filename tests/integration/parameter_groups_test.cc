@@ -52,6 +52,41 @@ TEST_F(ParameterGroupsTest, VectorsDecayOnlyIfAsked) {
   EXPECT_GT(scales, 10);
 }
 
+// In every layout; and what is not frozen gets the update that it would get beside what is.
+TEST_F(ParameterGroupsTest, FrozenParametersStayAsTheyAre) {
+  spec_.optimizer.weight_decay = 0.1;
+  const RunOutcome free = Run(spec_);
+  RunSpec still = spec_;
+  still.learning_rate = 0;
+  const RunOutcome before = Run(still);
+  for (const ParameterRecord& record : plan().parameters) {
+    spec_.frozen.push_back(record.sublayer % 2 == 0 || record.is_vector());  // the tied table, too
+  }
+  const RunOutcome frozen = Run(spec_);
+  for (size_t p = 0; p < plan().parameters.size(); ++p) {
+    const std::string name = plan().ParameterName(static_cast<int32_t>(p));
+    EXPECT_EQ(frozen.weights[p], (spec_.frozen[p] ? before : free).weights[p]) << name;
+    if (!spec_.frozen[p]) continue;
+    EXPECT_EQ(frozen.first_moments[p], std::vector<float>(frozen.weights[p].size())) << name;
+  }
+  EXPECT_LT(frozen.gradient_norm[0], free.gradient_norm[0]);
+  spec_.optimizer.clip_norm = 0.5 * frozen.gradient_norm[0];
+  spec_.steps = 3;
+  const RunOutcome whole = Run(spec_);
+  spec_.ranks = 3;
+  spec_.pipeline.recompute_every = 2;
+  EXPECT_EQ(FirstDifference(whole, Run(spec_)), "");
+  spec_.ranks = 4;
+  spec_.pipeline.replicas = 2;
+  const RunOutcome sharded = Run(spec_);
+  for (size_t p = 0; p < spec_.frozen.size(); ++p) {
+    EXPECT_EQ(sharded.weights[p] == before.weights[p], spec_.frozen[p])
+        << plan().ParameterName(static_cast<int32_t>(p));
+  }
+  spec_.pipeline.shard_optimizer_state = false;
+  EXPECT_EQ(FirstDifference(sharded, Run(spec_)), "") << "in other ranges";
+}
+
 // A word that no sentence has gets a gradient of 0: 0 / (0 + epsilon).
 TEST_F(ParameterGroupsTest, AnEpsilonThatNoFloatHoldsDividesNothingByZero) {
   spec_.optimizer.epsilon = 1e-40;

@@ -29,6 +29,7 @@ constexpr absl::Duration kTimeout = absl::Seconds(60);
 struct Shared {
   Shared(const RunSpec& run, const Corpus& data) : spec(run), corpus(data), plan(ModelPlan::Make(run.model)) {
     plan.compute_storage = run.compute_storage;
+    plan.frozen = run.frozen;
     outcome.weights.resize(plan.parameters.size());
     outcome.first_moments.resize(plan.parameters.size());
     outcome.moment_bytes.resize(run.ranks);

@@ -30,7 +30,8 @@ struct RunSpec {
   PipelineOptions pipeline;
   OptimizerOptions optimizer;
   double learning_rate = 1e-3;
-  int ranks = 1;  // stages × pipeline.replicas
+  std::vector<bool> frozen;  // [parameters], or empty
+  int ranks = 1;             // stages × pipeline.replicas
   int threads = 1;
   std::function<std::unique_ptr<Device>(int rank)> make_device;  // the device of each rank; empty: the CPU
   Storage compute_storage = Storage::kFloat32;                   // what products read and write; bf16 needs a device

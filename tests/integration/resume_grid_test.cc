@@ -215,8 +215,7 @@ TEST_F(ResumeGridTest, WhateverChangesAtAResumeNothingIsLostOrMixed) {
       ASSERT_FALSE(of_set.empty()) << "at the end, at the latest";
       const auto best =
           std::min_element(of_set.begin(), of_set.end(), [](const auto& a, const auto& b) { return a.nll < b.nll; });
-      EXPECT_EQ(after.best_nll, best->nll);
-      EXPECT_EQ(after.best_step, best->step);
+      EXPECT_EQ(after.best, (std::vector<ScoredStep>{{.step = best->step, .score = best->nll}}));
       before = after;
       options.batch = {.micro_batches = draw(2, 6), .source_tokens = draw(10, 60), .target_tokens = draw(10, 60)};
       options.seed = static_cast<uint64_t>(draw(1, 3));

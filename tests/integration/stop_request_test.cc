@@ -117,7 +117,7 @@ TEST_P(StopRequest, TheMinutesEndARunWithAValidation) {
   const TrainingOutcome outcome = Train();
   EXPECT_EQ(outcome.reason, StopReason::kMinutes);
   EXPECT_EQ(outcome.progress.step, 1);
-  EXPECT_EQ(outcome.progress.best_step, 1);
+  EXPECT_EQ(outcome.progress.best_step(), 1);
   EXPECT_EQ(asker_.validations.size(), 1u);
   options_.stop.minutes = 60;
   EXPECT_EQ(Train().reason, StopReason::kSteps);

@@ -131,9 +131,9 @@ TEST_F(ValidationRun, TheBestIsOfThePresentSet) {
   options_.stop.patience = 2;
   options_.validation.max_sentences = 1;
   const TrainingOutcome first = Train();
-  EXPECT_EQ(first.progress.best_step, 2);
+  EXPECT_EQ(first.progress.best_step(), 2);
   EXPECT_EQ(first.progress.validations_without_improvement, 1);
-  const double other_nll = first.progress.best_nll;
+  const double other_nll = first.progress.best.front().score;
   sink_.validations.clear();
   options_.validation.max_sentences = 0;
   options_.stop.steps = 6;
@@ -145,8 +145,8 @@ TEST_F(ValidationRun, TheBestIsOfThePresentSet) {
   ASSERT_EQ(sink_.validations.size(), 2u);
   EXPECT_EQ(sink_.validations[0].step, 4) << "validated where it resumed";
   EXPECT_NE(sink_.validations[0].nll, other_nll);
-  EXPECT_EQ(resumed.progress.best_nll, sink_.validations[0].nll);
-  EXPECT_EQ(resumed.progress.best_step, 4);
+  EXPECT_EQ(resumed.progress.best.front().score, sink_.validations[0].nll);
+  EXPECT_EQ(resumed.progress.best_step(), 4);
   EXPECT_EQ(resumed.progress.validations_without_improvement, 1);
   EXPECT_EQ(*ReadCheckpointPointer(directory_.path(), CheckpointPointer::kBest), 4);
   EXPECT_THAT(sink_.notices, ElementsAre(HasSubstr("the validation set is another one (60 samples"),
@@ -156,7 +156,7 @@ TEST_F(ValidationRun, TheBestIsOfThePresentSet) {
   options_.validation.max_sentences = 60;
   options_.stop.steps = 7;
   before_step_ = nullptr;
-  EXPECT_EQ(Train(std::nullopt, resumed.checkpoint).progress.best_step, 4);
+  EXPECT_EQ(Train(std::nullopt, resumed.checkpoint).progress.best_step(), 4);
   EXPECT_THAT(sink_.notices, ElementsAre());
 }
 
@@ -225,8 +225,8 @@ TEST_F(ValidationRun, ABestThatWasNotSavedIsFollowedByTheNext) {
   };
   const TrainingOutcome outcome = Train();
   EXPECT_THAT(SavedSteps(options_.run_directory), ElementsAre(1, 3, 4, 5));
-  EXPECT_GT(outcome.progress.best_step, 2);
-  EXPECT_EQ(*ReadCheckpointPointer(directory_.path(), CheckpointPointer::kBest), outcome.progress.best_step);
+  EXPECT_GT(outcome.progress.best_step(), 2);
+  EXPECT_EQ(*ReadCheckpointPointer(directory_.path(), CheckpointPointer::kBest), outcome.progress.best_step());
 }
 
 TEST_F(ValidationRun, PatienceEndsARunThatDoesNotImprove) {
@@ -236,7 +236,7 @@ TEST_F(ValidationRun, PatienceEndsARunThatDoesNotImprove) {
   const TrainingOutcome outcome = Train();
   EXPECT_EQ(outcome.reason, StopReason::kPatience);
   EXPECT_EQ(outcome.progress.step, 6) << "validated at 2, 4 and 6";
-  EXPECT_EQ(outcome.progress.best_step, 2);
+  EXPECT_EQ(outcome.progress.best_step(), 2);
 }
 
 TEST_F(ValidationRun, AnEndByTheClockDoesNotCountTowardsPatience) {

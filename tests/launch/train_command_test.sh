@@ -156,11 +156,38 @@ echo "a corpus that was prepared anew has another vocabulary, of the same size"
 expect 0 "$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --out anew --vocab-size 300 --vocab-type unigram
 anew=("${base[@]}" --set data.train=anew/train --set data.validation=anew/valid)
 expect 2 "${anew[@]}" --set model.encoder_layers=6 --init-from unbroken --deepen --run-dir from_other; lacks "repeats its layers"
-expect 2 "${anew[@]}" --init-from unbroken --run-dir from_other; says "trained with a different vocabulary than the corpus has"; says "unbroken/$last/vocabulary.model"
+expect 2 "${anew[@]}" --init-from unbroken --run-dir from_other; says "trained with a different vocabulary than the corpus has"; says "It lacks [0-9]* of the 300 tokens of the checkpoint.s: "; says "unbroken/$last/vocabulary.model"
 cp -r unbroken other_corpus
 expect 2 "${mpi[@]}" 2 "${anew[@]}" --set stop.steps=11 --accept-changes --run-dir other_corpus; says "trained with a different vocabulary than the corpus has"
 expect 2 "${anew[@]}" --set stop.steps=11 --accept-changes --resume unbroken/$last --run-dir from_step; says "trained with a different vocabulary than the corpus has"
 expect 0 "${anew[@]}" --set stop.steps=1 --run-dir new_weights
+
+echo "languages added to a trained model: rows go by token, at any layout"
+printf 'text { direction: "en-de" both: true train: ["text/train.en", "text/train.de"] }\n' > two.textproto
+expect 0 "$hadal" prepare --list two.textproto --tags m2m100 --reserve-tags 1 --vocab data/vocabulary.model --out two
+says "added to the given vocabulary: __de__ (id 300), __en__ (id 301), __reserved:1__ (id 302)"; says "train --init-from gives"
+two=("${base[@]}" --set data.train=two/train --set stop.steps=1)
+expect 0 "${two[@]}" --init-from unbroken --run-dir two_languages; says "3 new tokens: __de__, __en__, __reserved:1__"
+expect 0 "${mpi[@]}" 2 "${two[@]}" --set pipeline.replicas=2 --init-from unbroken --run-dir two_by_replicas
+expect 0 "${mpi[@]}" 2 "${two[@]}" --init-from unbroken --run-dir two_by_stages
+identical two_languages/checkpoints/step_00000001 two_by_stages/checkpoints/step_00000001
+expect 0 "${two[@]}" --init-from unbroken --new-rows mean --run-dir two_mean
+expect 1 "$hadal" checkpoint diff two_languages/checkpoints/step_00000001 two_mean/checkpoints/step_00000001
+expect 2 "${two[@]}" --resume unbroken/$last --accept-changes --run-dir two_resumed; says "It has all tokens of the checkpoint's: --init-from"
+sed 's/en-de/en-nl/' two.textproto > third.textproto
+expect 0 "$hadal" prepare --list third.textproto --tags m2m100 --vocab two/vocabulary.model --out third
+says "took reserved tags of the given vocabulary: __nl__ (id 302)"; lacks "added to"
+expect 0 "${two[@]}" --set data.train=third/train --init-from two_languages --run-dir three_languages; lacks "new token"
+
+echo "parts that stay as they are; the best of another metric"
+expect 2 "${base[@]}" --set "optimizer.frozen=encoder.layer.0.*" --run-dir frozen; says 'no parameter of the model matches "encoder.layer.0.*"; did you mean "encoder.layers.0.*"?'
+best=("${base[@]}" --set 'optimizer.frozen=encoder.*' --set validation.every_steps=1 --set checkpoint.keep_last=1 --set checkpoint.keep_best=3 --set learning_rate.warmup_updates=0 --run-dir best)
+expect 0 "${best[@]}" --set stop.steps=6
+[ "$(ls -d best/checkpoints/step_* | wc -l)" -eq 3 ] || fail "not the three best"
+expect 0 "$hadal" checkpoint ls best; says "best 2"; says "best 3"
+expect 0 "${best[@]}" --set stop.steps=7 --set 'validation.metric="chrf"' --set validation.bleu_sentences=4
+says "the best checkpoint is chosen by chrf of 4 sentences.*, before by nll"; says "best and patience begin anew"
+expect 0 "$hadal" checkpoint ls best; says "best (chrf "
 
 echo "another text in the same place, with the same vocabulary: the place in the data means nothing there"
 expect 0 "$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --vocab data/vocabulary.model --out place

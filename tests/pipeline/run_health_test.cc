@@ -62,7 +62,8 @@ TEST_F(RunHealthTest, OnlyARowOfSkippedStepsSendsBack) {
 }
 
 TEST_F(RunHealthTest, GoesBackWithTheWeightsAndOnWithTheData) {
-  const TrainingProgress loaded{.step = 40, .update = 38, .samples_seen = 400, .best_nll = 3, .loss_trend = kTrend};
+  const TrainingProgress loaded{
+      .step = 40, .update = 38, .samples_seen = 400, .best = {{.step = 30, .score = 3}}, .loss_trend = kTrend};
   const TrainingProgress now{.step = 63,
                              .update = 60,
                              .epochs_done = 2.5,

@@ -105,37 +105,54 @@ TEST_F(ValidatorTest, NotesTheBestAndCountsWhatIsNoBetter) {
   ASSERT_TRUE(validator.Run(*engine_, progress_).ok());
   const double nll = listener_.validations[0].nll;
   EXPECT_EQ(progress_.validation_nll, nll);
-  EXPECT_EQ(progress_.best_nll, nll);
-  EXPECT_EQ(progress_.best_step, 12);
+  EXPECT_THAT(progress_.best, ElementsAre(ScoredStep{12, nll}));
   EXPECT_EQ(progress_.validations_without_improvement, 0);
 
   progress_.step = 13;  // with the same weights
   ASSERT_TRUE(validator.Run(*engine_, progress_).ok());
   EXPECT_EQ(listener_.validations[1].nll, nll);
   EXPECT_FALSE(listener_.validations[1].best);
-  EXPECT_EQ(progress_.best_step, 12);
+  EXPECT_EQ(progress_.best_step(), 12);
   EXPECT_EQ(progress_.validations_without_improvement, 1);
 
   progress_.step = 14;
-  progress_.best_nll = 2 * nll;
+  progress_.best = {{12, 2 * nll}};
   ASSERT_TRUE(validator.Run(*engine_, progress_).ok());
   EXPECT_TRUE(listener_.validations[2].best);
-  EXPECT_EQ(progress_.best_nll, nll);
-  EXPECT_EQ(progress_.best_step, 14);
+  EXPECT_THAT(progress_.best, ElementsAre(ScoredStep{14, nll}));
   EXPECT_EQ(progress_.validations_without_improvement, 0);
+}
+
+TEST_F(ValidatorTest, KeepsTheBestByTheMetricAndOfEqualOnesTheEarlier) {
+  for (const ValidationMetric metric : {ValidationMetric::kBleu, ValidationMetric::kChrf}) {
+    std::vector<double> scores = {35, 40, 20, 40, 36};
+    const auto translate = [&](Engine&, int64_t) -> absl::StatusOr<TranslatedValidation> {
+      const double score = scores.front();
+      scores.erase(scores.begin());
+      if (metric == ValidationMetric::kBleu) return TranslatedValidation{.scores = {{.bleu = score}}};
+      return TranslatedValidation{.scores = {{.bleu = 100 - score, .chrf = score}}};
+    };
+    ValidatorSetup setup{.corpus = corpus_, .capacity = {8, 8, 8}, .bleu = translate, .metric = metric, .keep_best = 3};
+    Validator validator = *Validator::Create(setup);
+    progress_ = {.step = 0, .update = 10, .seed = 1};
+    for (int validation = 0; validation < 5; ++validation) {
+      ++progress_.step;
+      ASSERT_TRUE(validator.Run(*engine_, progress_).ok());
+    }
+    EXPECT_THAT(progress_.best, ElementsAre(ScoredStep{2, 40}, ScoredStep{4, 40}, ScoredStep{5, 36}));
+    EXPECT_EQ(progress_.validations_without_improvement, 3);
+  }
 }
 
 // Nothing is saved among skipped steps, so that no checkpoint would have this best.
 TEST_F(ValidatorTest, NotesNoBestAmongSkippedSteps) {
   Validator validator = Make();
-  progress_.best_nll = 100;
-  progress_.best_step = 10;
+  progress_.best = {{10, 100}};
   progress_.validations_without_improvement = 2;
   progress_.skipped_in_a_row = 1;
   ASSERT_TRUE(validator.Run(*engine_, progress_).ok());
   EXPECT_FALSE(listener_.validations[0].best);
-  EXPECT_EQ(progress_.best_nll, 100);
-  EXPECT_EQ(progress_.best_step, 10);
+  EXPECT_THAT(progress_.best, ElementsAre(ScoredStep{10, 100}));
   EXPECT_EQ(progress_.validations_without_improvement, 2) << "it was better";
 }
 

@@ -45,6 +45,8 @@ struct SaveOptions {
   int ranks = 3;
   double validation_nll = std::numeric_limits<double>::infinity();
   bool is_best = false;
+  std::string validation_metric = "nll";
+  std::vector<ScoredStep> best = {};
   std::string config_text = "seed: 7\nname: \"ä \\\"quoted\\\"\"\n";
   std::string vocabulary = std::string("bytes\0\n", 7);
 };

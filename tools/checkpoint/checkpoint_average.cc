@@ -95,8 +95,12 @@ absl::StatusOr<std::vector<std::string>> SelectCheckpoints(const std::string& ru
   HADAL_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries, ListCheckpoints(run_directory));
   struct Candidate {
     CheckpointEntry entry;
-    double nll = 0;
+    double order = 0;  // the best has the least
   };
+  // By another metric than the nll: the best that the run has kept.
+  const absl::StatusOr<CheckpointReader> newest = OpenLatest(run_directory);
+  const TrainingProgress progress = newest.ok() ? newest->manifest().progress : TrainingProgress();
+  const bool by_nll = progress.validation_metric == "nll";
   std::vector<Candidate> candidates;
   for (const CheckpointEntry& entry : entries) {
     const absl::StatusOr<CheckpointReader> reader = CheckpointReader::Open(entry.directory);
@@ -105,18 +109,23 @@ absl::StatusOr<std::vector<std::string>> SelectCheckpoints(const std::string& ru
       out << "skipped " << entry.directory << ": " << reader.status().message() << "\n";
       continue;
     }
-    const double nll = reader->manifest().progress.validation_nll;
-    if (selection.best == 0 || std::isfinite(nll)) candidates.push_back({.entry = entry, .nll = nll});
+    double order = reader->manifest().progress.validation_nll;
+    if (!by_nll) {
+      const auto place = std::ranges::find(progress.best, entry.step, &ScoredStep::step);
+      order = place == progress.best.end() ? std::numeric_limits<double>::infinity()
+                                           : static_cast<double>(place - progress.best.begin());
+    }
+    if (selection.best == 0 || std::isfinite(order)) candidates.push_back({.entry = entry, .order = order});
   }
   const auto wanted = static_cast<size_t>(std::max(selection.last, selection.best));
   if (candidates.size() < wanted) {
     return absl::FailedPreconditionError(absl::StrFormat(
-        "%s has %d readable checkpoints%s, %d are needed; select fewer, or keep more (checkpoint.keep_last)",
+        "%s has %d readable checkpoints%s, %d are needed; select fewer, or keep more (checkpoint.keep_last, keep_best)",
         run_directory, candidates.size(), selection.best > 0 ? " with a validation score" : "", wanted));
   }
   if (selection.best > 0) {
     std::stable_sort(candidates.begin(), candidates.end(),
-                     [](const Candidate& a, const Candidate& b) { return a.nll < b.nll; });
+                     [](const Candidate& a, const Candidate& b) { return a.order < b.order; });
     candidates.resize(wanted);
     std::sort(candidates.begin(), candidates.end(),
               [](const Candidate& a, const Candidate& b) { return a.entry.step < b.entry.step; });

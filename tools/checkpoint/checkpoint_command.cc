@@ -147,7 +147,9 @@ void AddAverageCommand(Command command, int& exit_code) {
   average.AddOption("DIR", *inputs, "Checkpoint directories, or one run directory with --last or --best").Required();
   const CommandOption last =
       average.AddOption("--last", selection->last, "The newest N of the run").InRange(1, kMostNamed);
-  average.AddOption("--best", selection->best, "The N with the lowest validation nll of the run")
+  average
+      .AddOption("--best", selection->best,
+                 "The run's N best by validation: with the lowest nll, or the kept ones of another validation.metric")
       .InRange(1, kMostNamed)
       .Excludes(last);
   average.AddOption("-o,--out", *directory, "Directory to write").Required();

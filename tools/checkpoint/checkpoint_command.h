@@ -27,7 +27,7 @@ namespace hadal {
 // Registers the subcommand; its callbacks store the exit code.  `exit_code` must outlive the parsing of `app`.
 void AddCheckpointCommand(Command app, int& exit_code);
 
-// Which checkpoints of a run to select: the newest `last`, or the `best` with the lowest validation nll. Exactly one of
+// Which checkpoints of a run to select: the newest `last`, or the `best` by validation. Exactly one of
 // the two is > 0.
 struct CheckpointSelection {
   int64_t last = 0;

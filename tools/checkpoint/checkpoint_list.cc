@@ -36,6 +36,22 @@ std::string_view WhatIsWrong(const absl::Status& status) {
 
 std::string Nll(double value) { return std::isfinite(value) ? absl::StrFormat("%.4f", value) : "-"; }
 
+// The metric's name and a score of it; "" of an nll, which has a column of its own.
+std::string ScoreText(const TrainingProgress& progress, const ScoredStep& scored) {
+  if (progress.validation_metric == "nll") return "";
+  const std::string name = progress.validation_metric.substr(0, progress.validation_metric.find(' '));
+  return absl::StrFormat(" (%s %.2f)", name, scored.score);
+}
+
+// "  best", "  best 2", …: the place of a step in what `newest` lists.
+std::string BestMark(const TrainingProgress& newest, int64_t step, bool is_best) {
+  for (size_t i = 0; i < newest.best.size(); ++i) {
+    if (newest.best[i].step != step || (i == 0 && !is_best)) continue;
+    return absl::StrCat("  best", i > 0 ? absl::StrCat(" ", i + 1) : "", ScoreText(newest, newest.best[i]));
+  }
+  return is_best ? "  best" : "";
+}
+
 std::string Time(absl::Time time) { return absl::FormatTime("%Y-%m-%d %H:%M:%S", time, absl::LocalTimeZone()); }
 
 std::string Shape(const CheckpointParameter& parameter) {
@@ -49,7 +65,11 @@ void PrintOne(const CheckpointReader& reader, bool parameters, std::ostream& out
   out << absl::StrFormat("%s\n  step %d, update %d, %.2f epochs, %d target tokens, seed %d\n", reader.directory(),
                          progress.step, progress.update, progress.epochs_done, progress.target_tokens_seen,
                          progress.seed);
-  out << absl::StrFormat("  validation nll %s, best %s\n", Nll(progress.validation_nll), Nll(progress.best_nll));
+  out << absl::StrFormat("  validation nll %s, best %s\n", Nll(progress.validation_nll),
+                         progress.best.empty() ? "-"
+                         : progress.validation_metric == "nll"
+                             ? Nll(progress.best.front().score)
+                             : absl::StrCat("step ", progress.best_step(), ScoreText(progress, progress.best.front())));
   out << absl::StrFormat("  written %s by attempt %s\n", Time(manifest.time), manifest.attempt);
   out << absl::StrFormat("  %d parameters of %d elements, %s; %d bytes, plan %016x\n", manifest.parameters.size(),
                          Elements(manifest), manifest.has_moments ? "with Adam's moments" : "weights only",
@@ -71,6 +91,7 @@ absl::Status PrintRun(const std::string& run_directory, std::ostream& out) {
   HADAL_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries, ListCheckpoints(run_directory));
   const absl::StatusOr<int64_t> latest = ReadCheckpointPointer(run_directory, CheckpointPointer::kLatest);
   const absl::StatusOr<int64_t> best = ReadCheckpointPointer(run_directory, CheckpointPointer::kBest);
+  const absl::StatusOr<CheckpointReader> newest = OpenLatest(run_directory);
   if (entries.empty()) out << "no checkpoints in " << CheckpointsDirectory(run_directory) << "\n";
   if (!entries.empty()) {
     out << absl::StrFormat("%-14s %10s %8s %10s %14s %6s  %-19s\n", "checkpoint", "update", "epochs", "valid nll",
@@ -80,7 +101,8 @@ absl::Status PrintRun(const std::string& run_directory, std::ostream& out) {
     const absl::StatusOr<CheckpointReader> reader = CheckpointReader::Open(entry.directory);
     if (absl::IsNotFound(reader.status())) continue;  // by a run in progress, since it was listed
     const std::string marks = absl::StrCat(latest.ok() && *latest == entry.step ? "  latest" : "",
-                                           best.ok() && *best == entry.step ? "  best" : "");
+                                           BestMark(newest.ok() ? newest->manifest().progress : TrainingProgress(),
+                                                    entry.step, best.ok() && *best == entry.step));
     if (!reader.ok()) {
       out << absl::StrFormat("%-14s %s: %s%s\n", BaseName(entry.directory), WhatIsWrong(reader.status()),
                              std::string(reader.status().message()), marks);

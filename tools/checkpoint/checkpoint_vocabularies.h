@@ -2,6 +2,8 @@
 // vocabulary of the same size, so that the model would use a piece's embedding for another piece.
 #pragma once
 
+#include <string>
+
 #include "absl/status/status.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "runtime/data/corpus.h"
@@ -10,10 +12,11 @@
 namespace hadal {
 
 // Compares the vocabularies stored in the checkpoint with `vocabularies`, the corpus's: by checksum and, if these
-// differ, piece by piece. Accepts a checkpoint without vocabularies.
+// differ, piece by piece. Accepts a checkpoint without vocabularies. `growth`: null if every id must mean the same
+// piece; else the checkpoint's tokens may have other ids, and it receives a notice of that (vocabulary_growth.h).
 // Blocking: reads vocabularies that differ.
-// Errors: InvalidArgument if an id means two different pieces; those of reading.
+// Errors: InvalidArgument if an id means two different pieces, or the corpus lacks tokens; those of reading.
 absl::Status CheckVocabularies(const FoundCheckpoint& checkpoint, const CorpusManifest& corpus,
-                               const CorpusVocabularies& vocabularies);
+                               const CorpusVocabularies& vocabularies, std::string* growth = nullptr);
 
 }  // namespace hadal

@@ -31,6 +31,8 @@ constexpr Word<RateSchedule> kRates[] = {{"inverse_sqrt", RateSchedule::kInverse
                                          {"cosine", RateSchedule::kCosine},
                                          {"wsd", RateSchedule::kWsd},
                                          {"t_fixup", RateSchedule::kTFixup}};
+constexpr Word<ValidationMetric> kMetrics[] = {
+    {"nll", ValidationMetric::kNll}, {"bleu", ValidationMetric::kBleu}, {"chrf", ValidationMetric::kChrf}};
 constexpr Word<DecayShape> kDecayShapes[] = {
     {"linear", DecayShape::kLinear}, {"one_minus_sqrt", DecayShape::kOneMinusSqrt}, {"cosine", DecayShape::kCosine}};
 
@@ -96,6 +98,7 @@ void ReadOptimizer(const config::RunConfig& from, TrainOptions& to) {
   to.optimizer.weight_decay = from.optimizer().weight_decay();
   to.optimizer.decays_vectors = from.optimizer().decay_of() == "all";
   to.optimizer.clip_norm = from.optimizer().clip_norm();
+  to.frozen.assign(from.optimizer().frozen().begin(), from.optimizer().frozen().end());
   const config::LearningRate& rate = from.learning_rate();
   to.rate.schedule = FromWord(kRates, rate.schedule());
   to.rate.peak = rate.peak();
@@ -131,6 +134,7 @@ void ReadRun(const config::RunConfig& from, TrainOptions& to) {
   to.validation.max_sentences = from.validation().max_sentences();
   to.validation.bleu_sentences = from.validation().bleu_sentences();
   to.validation.bleu_tokenizer = FromWord(kBleuTokenizers, from.validation().bleu_tokenizer());
+  to.validation.metric = FromWord(kMetrics, from.validation().metric());
   if (to.validation.every_steps > 0 && to.validation.bleu_sentences > 0) {
     to.pipeline.decoder = {.beam = MakeBeamOptions(from.decode()), .sentences = to.validation.bleu_sentences};
   }
@@ -138,6 +142,7 @@ void ReadRun(const config::RunConfig& from, TrainOptions& to) {
   to.checkpoint.every_minutes = from.checkpoint().every_minutes();
   to.checkpoint.keep_last = from.checkpoint().keep_last();
   to.checkpoint.keep_every = from.checkpoint().keep_every();
+  to.checkpoint.keep_best = from.checkpoint().keep_best();
   to.checkpoint.save_at_end = from.checkpoint().save_at_end();
   // Saves by the clock alone are rare: updates may wait for them.
   to.pipeline.save_buffer_bytes =
@@ -283,6 +288,11 @@ absl::Status CheckTrainable(const TrainOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("validation.bleu_sentences = ", options.validation.bleu_sentences,
                      " needs translations, and model.encoder_layers = 0 is a language model; set it to 0"));
+  }
+  if (options.validation.metric != ValidationMetric::kNll && options.validation.bleu_sentences == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("validation.metric = \"",
+                                                   ToWord(kMetrics, options.validation.metric),
+                                                   "\" is of translations; set validation.bleu_sentences"));
   }
   if (options.stop.patience > 0 && options.validation.every_steps == 0) {
     return absl::InvalidArgumentError(

@@ -58,6 +58,9 @@ absl::Status CheckOptions(const PrepareOptions& options) {
                                                             : "no training text; give --train SOURCE TARGET");
   }
   if (options.output.empty()) return absl::InvalidArgumentError("no output folder; give --out DIR");
+  if (options.reserved_tags > 0 && options.tags == LanguageTags::kNone) {
+    return absl::InvalidArgumentError("--reserve-tags reserves ids of language tags, and --tags is none; give --tags");
+  }
   if (options.max_tokens < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("--max-tokens ", options.max_tokens, " is too small; give at least 1"));
@@ -101,7 +104,7 @@ absl::StatusOr<std::optional<CorpusVocabularies>> CheckSurroundings(const std::v
   HADAL_ASSIGN_OR_RETURN(std::optional<CorpusVocabularies> given, GivenVocabularies(options));
   if (options.tags != LanguageTags::kNone) {
     HADAL_RETURN_IF_ERROR(CheckLanguages(splits));
-    if (given) HADAL_RETURN_IF_ERROR(AddTagsOf(splits, *given));
+    if (given) HADAL_RETURN_IF_ERROR(AddTagsOf(splits, options.reserved_tags, *given));
   }
   HADAL_RETURN_IF_ERROR(PrepareOutput::CheckFree(options.output, options.overwrite, given ? &*given : nullptr));
   std::vector<std::string> inputs = {options.list};
@@ -218,18 +221,24 @@ void DescribeVocabularies(const PreparedVocabularies& vocabularies, const Prepar
   }
 }
 
-// Names what AddTagsOf has added to given vocabularies: a model of theirs has no rows for it.
+// Names what AddTagsOf has added to given vocabularies, and what it means for a model of theirs.
 absl::Status DescribeAddedTags(const PreparedVocabularies& vocabularies, const PrepareOptions& options,
                                std::ostream& out) {
   HADAL_ASSIGN_OR_RETURN(const std::optional<CorpusVocabularies> given, GivenVocabularies(options));
   const Vocabulary& target = vocabularies.target.vocabulary;
-  std::vector<std::string> added;
-  for (int32_t id = given->target.size(); id < target.size(); ++id) {
-    added.push_back(absl::StrCat(Printable(target.Token(id)), " (id ", id, ")"));
+  std::vector<std::string> added, taken;
+  for (int32_t id = 0; id < target.size(); ++id) {
+    const std::string name = absl::StrCat(Printable(target.Token(id)), " (id ", id, ")");
+    if (id >= given->target.size()) added.push_back(name);
+    if (id < given->target.size() && target.Token(id) != given->target.Token(id)) taken.push_back(name);
+  }
+  if (!taken.empty()) {
+    out << "took reserved tags of the given vocabulary: " << absl::StrJoin(taken, ", ")
+        << "; a model trained with it has their rows" << std::endl;
   }
   if (!added.empty()) {
     out << "added to the given vocabulary: " << absl::StrJoin(added, ", ")
-        << "; a model trained with it has no rows for them" << std::endl;
+        << "; hadal train --init-from gives a model trained with it new rows for them" << std::endl;
   }
   return absl::OkStatus();
 }
@@ -356,6 +365,12 @@ void AddTextOptions(Command command, PrepareArguments& arguments) {
     opus.Excludes(other);
   }
   AddTagsOption(command, arguments.options.tags, "none");
+  command
+      .AddOption("--reserve-tags", arguments.options.reserved_tags,
+                 "With --tags: ids for so many languages more, which a later corpus with this --vocab may add without "
+                 "growing the model")
+      .InRange(0, 10000)
+      .ValueName("N");
 }
 
 // Adds the options for existing vocabularies, and returns them.
@@ -452,7 +467,9 @@ absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out) {
   const bool trained = !given;
   if (trained) {
     HADAL_ASSIGN_OR_RETURN(given, TrainVocabularies(options, splits[0], surveys[0], out));
-    if (options.tags != LanguageTags::kNone) HADAL_RETURN_IF_ERROR(AddTagsOf(splits, *given));
+    if (options.tags != LanguageTags::kNone) {
+      HADAL_RETURN_IF_ERROR(AddTagsOf(splits, options.reserved_tags, *given));
+    }
   }
   HADAL_ASSIGN_OR_RETURN(const PreparedVocabularies vocabularies, SaveVocabularies(*std::move(given), staged.output));
   DescribeVocabularies(vocabularies, options, out);

@@ -62,6 +62,7 @@ struct PrepareOptions {
   int64_t vocabulary_pairs = 1'000'000;  // train it on at most this many pairs, spread evenly over the text
   double vocabulary_temperature = 1;     // T: a text's weight among these is its share of all pairs to the power 1/T
   LanguageTags tags = LanguageTags::kNone;
+  int32_t reserved_tags = 0;  // for languages that are added later
 
   int64_t max_tokens = 256;           // a side with more tokens, without </s>, is over-long
   BadLine on_empty = BadLine::kSkip;  // a side is blank, or empty after normalisation

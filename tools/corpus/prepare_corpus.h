@@ -194,9 +194,9 @@ absl::StatusOr<CorpusVocabularies> TrainVocabularies(const PrepareOptions& optio
 // would be untrained.
 absl::Status CheckLanguages(const std::vector<Split>& splits);
 
-// Adds the tags of the languages of all splits' texts to `vocabularies`, sorted by their codes. REQUIRES:
-// CheckLanguages(splits) is OK. Errors: those of AddLanguageTags.
-absl::Status AddTagsOf(const std::vector<Split>& splits, CorpusVocabularies& vocabularies);
+// Adds the tags of the languages of all splits' texts to `vocabularies`, sorted by their codes, then `reserved` tags
+// that no language has yet. REQUIRES: CheckLanguages(splits) is OK. Errors: those of AddLanguageTags.
+absl::Status AddTagsOf(const std::vector<Split>& splits, int32_t reserved, CorpusVocabularies& vocabularies);
 
 // Writes a warning to `out` if a training text has many targets that a vocabulary trained on it cannot spell: its
 // normalization (NFKC by default) changes their characters. Errors: those of reading.

@@ -202,14 +202,14 @@ absl::Status CheckLanguages(const std::vector<Split>& splits) {
   return absl::OkStatus();
 }
 
-absl::Status AddTagsOf(const std::vector<Split>& splits, CorpusVocabularies& vocabularies) {
+absl::Status AddTagsOf(const std::vector<Split>& splits, int32_t reserved, CorpusVocabularies& vocabularies) {
   std::set<std::string> languages;
   for (const Split& split : splits) {
     for (const TextPair& pair : split.pairs) languages.insert({pair.direction.source, pair.direction.target});
   }
   const std::vector<std::string> sorted(languages.begin(), languages.end());
-  HADAL_ASSIGN_OR_RETURN(vocabularies.source, AddLanguageTags(vocabularies.source, sorted));
-  HADAL_ASSIGN_OR_RETURN(vocabularies.target, AddLanguageTags(vocabularies.target, sorted));
+  HADAL_ASSIGN_OR_RETURN(vocabularies.source, AddLanguageTags(vocabularies.source, sorted, reserved));
+  HADAL_ASSIGN_OR_RETURN(vocabularies.target, AddLanguageTags(vocabularies.target, sorted, reserved));
   return absl::OkStatus();
 }
 

@@ -157,7 +157,7 @@ void Progress::WarnOfBusyCores(const StepMetrics& metrics) {
 
 void Progress::OnValidation(const ValidationMetrics& metrics) {
   last_validation_ = metrics;
-  if (metrics.best) best_ = metrics;
+  if (metrics.best && metrics.by_nll) best_ = metrics;
   const int columns = options_.style.live ? Columns() : kPlainColumns;
   PrintLine(LayOutLine(ValidationSegments(metrics), columns, options_.style.color));
   for (const std::string& line : CorpusLines(metrics)) PrintLine(Printable(line));

@@ -150,16 +150,19 @@ absl::Status CheckInputs(const FoundCheckpoint& found, const PreparedRun& run, L
                                                  "with new weights"));
 }
 
-// Returns `found`.  Errors: if its vocabularies differ from the corpus's, or its parameters from the model's.
+// Returns `found`; a notice of new tokens goes to `growth`. Errors: if its vocabularies do not fit the corpus's, or its
+// parameters do not fit the model's.
 absl::StatusOr<FoundCheckpoint> IfItFits(absl::StatusOr<FoundCheckpoint> found, const PreparedRun& run,
-                                         const ModelPlan& model, LoadedState loaded) {
+                                         const ModelPlan& model, LoadedState loaded, std::string& growth) {
   if (!found.ok()) return found;
-  HADAL_RETURN_IF_ERROR(CheckVocabularies(*found, run.train->manifest(), *run.vocabularies));
+  HADAL_RETURN_IF_ERROR(CheckVocabularies(*found, run.train->manifest(), *run.vocabularies,
+                                          loaded == LoadedState::kWeights ? &growth : nullptr));
   HADAL_RETURN_IF_ERROR(CheckInputs(*found, run, loaded));
   const absl::StatusOr<ModelPlan> shallow = PlanOfCheckpoint(found->manifest, found->checkpoint.directory);
   const absl::Status deepened = shallow.ok() ? DeepenedParameters(*shallow, model).status() : shallow.status();
-  const absl::Status fits = loaded == LoadedState::kWeightsOfShallower
-                                ? deepened
+  const absl::Status fits = loaded == LoadedState::kWeightsOfShallower ? deepened
+                            : !growth.empty()
+                                ? CompareBesideRows(found->manifest.parameters, model)
                                 : CompareParameters(found->manifest.parameters, DescribeParameters(model));
   if (fits.ok()) return found;
   const char* const hint = loaded == LoadedState::kWeights && deepened.ok() ? "; --deepen repeats its layers" : "";
@@ -210,9 +213,10 @@ absl::Status LoadInitialState(const TrainArguments& arguments, const std::string
   const bool done_before = request != arguments.StartRequest();  // by an earlier attempt of this job
   const std::string resume = done_before ? kAuto : arguments.resume;
   const auto choose = [&](int64_t before_step) -> absl::StatusOr<FoundCheckpoint> {
+    std::string growth;
     HADAL_ASSIGN_OR_RETURN(FoundCheckpoint found, IfItFits(ChooseResume(arguments, resume, before_step, run.config,
                                                                         DescribeParameters(model), sinks),
-                                                           run, model, LoadedState::kAll));
+                                                           run, model, LoadedState::kAll, growth));
     HADAL_RETURN_IF_ERROR(CheckTrainingData(arguments, found, run));
     return found;
   };
@@ -244,7 +248,12 @@ absl::Status LoadInitialState(const TrainArguments& arguments, const std::string
       if (!told.insert(rejected.directory).second) continue;
       sinks.Warn(absl::StrCat("CHECKPOINT REFUSED: ", rejected.directory, ": ", rejected.reason.message()));
     }
-    return IfItFits(std::move(found), run, model, weights);
+    std::string growth;
+    found = IfItFits(std::move(found), run, model, weights, growth);
+    if (found.ok() && !growth.empty() && told.insert(growth).second) {
+      sinks.Tell(absl::StrCat(found->checkpoint.directory, ": ", growth));
+    }
+    return found;
   };
   for (int tries = 1;; ++tries) {
     const absl::Status status = trainer.InitializeFrom(rank == 0 ? given() : FoundCheckpoint(), weights);

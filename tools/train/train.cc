@@ -1,5 +1,5 @@
 // `hadal train BASE.textproto [MORE.textproto …] [--set a.b=c]… [--run-dir DIR] [--resume auto|never|PATH] [--init-from
-// CHECKPOINT [--deepen]]`
+// CHECKPOINT [--deepen] [--new-rows draw|mean]]`
 //
 // Trains a model. Each rank: reads config files and corpora (training_sinks.h) → compares them with all ranks, and
 // plans model and pipeline (train_start.h) → creates the trainer (pipeline/trainer.h) → loads a checkpoint, if any
@@ -102,6 +102,8 @@ absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const RankOfRun& rank, Prep
                           .config_text = prepared.config_text,
                           .attachments = std::move(prepared.attachments),
                           .inputs = prepared.train->manifest().inputs(),
+                          .seed = options.seed,
+                          .new_rows = rank.arguments.new_rows,
                           .warn = [&sinks](std::string_view text) { sinks.Warn(std::string(text)); },
                           .predecessor = agreed.predecessor});
 }
@@ -278,6 +280,12 @@ void AddTrainCommand(Command app, int& exit_code) {
   command
       .AddFlag("--deepen", arguments->deepen,
                "With --init-from: it has fewer layers, which are repeated to this model's depth")
+      .Needs(init_from);
+  command
+      .AddChoice<NewRows>("--new-rows", arguments->new_rows,
+                          "With --init-from: rows of tokens that its vocabulary lacks: drawn as in a new model, or the "
+                          "mean of its rows (default: draw)",
+                          {{"draw", NewRows::kDraw}, {"mean", NewRows::kMean}})
       .Needs(init_from);
   command.AddFlag("--accept-changes", arguments->accept_changes, "Resume although settings have changed");
   command

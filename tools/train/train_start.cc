@@ -1,5 +1,7 @@
 #include "tools/train/train_start.h"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <utility>
@@ -16,6 +18,7 @@
 #include "runtime/device_watch.h"
 #include "runtime/status_macros.h"
 #include "tools/config/config_loading.h"
+#include "tools/config/nearest_name.h"
 #include "tools/output/output_rules.h"
 #include "tools/train/resume.h"
 
@@ -26,9 +29,10 @@ namespace {
 std::string CommandText(const TrainArguments& arguments) {
   return absl::StrCat("--run-dir ", arguments.run_directory, " --resume ", arguments.StartRequest(),
                       arguments.init_from.empty() ? "" : " --init-from ", arguments.init_from,
-                      arguments.deepen ? " --deepen" : "", arguments.accept_changes ? " --accept-changes" : "",
-                      arguments.take_over ? " --take-over" : "", " --device ", arguments.device.kind,
-                      arguments.trace.empty() ? "" : " --trace ", arguments.trace);
+                      arguments.deepen ? " --deepen" : "",
+                      arguments.new_rows == NewRows::kMean ? " --new-rows mean" : "",
+                      arguments.accept_changes ? " --accept-changes" : "", arguments.take_over ? " --take-over" : "",
+                      " --device ", arguments.device.kind, arguments.trace.empty() ? "" : " --trace ", arguments.trace);
 }
 
 // Rank 0: checks that no other attempt is at work in the run directory; fills the model plan, the use of ReLU masks,
@@ -132,6 +136,9 @@ absl::StatusOr<RunLayout> LayOutRun(const TrainArguments& arguments, const Train
   plan.compute_storage = common.compute_storage;
   // If a device has no ReLU masks, the memory planned for them stays unused.
   if (common.compute_storage == Storage::kBFloat16) plan.relu_masks = ranks[0].relu_masks;
+  absl::StatusOr<std::vector<bool>> frozen = FrozenParameters(plan, options.frozen);
+  HADAL_RETURN_IF_ERROR(Explained(frozen.status(), arguments));
+  plan.frozen = *std::move(frozen);
   const absl::StatusOr<int64_t> limit = MemoryLimit(plan, options, ranks, common);
   HADAL_RETURN_IF_ERROR(Explained(limit.status(), arguments));
   const RankResources resources{
@@ -144,6 +151,33 @@ absl::StatusOr<RunLayout> LayOutRun(const TrainArguments& arguments, const Train
       MakeFittingLayout(plan, options.batch, options.pipeline, static_cast<int>(ranks.size()), rank, resources, widest);
   HADAL_RETURN_IF_ERROR(Explained(pipeline.status(), arguments));
   return RunLayout{.plan = std::move(plan), .resources = resources, .pipeline = *std::move(pipeline), .stream = stream};
+}
+
+absl::StatusOr<std::vector<bool>> FrozenParameters(const ModelPlan& plan, const std::vector<std::string>& patterns) {
+  if (patterns.empty()) return std::vector<bool>();
+  std::vector<bool> frozen(plan.parameters.size());
+  for (const std::string& pattern : patterns) {
+    bool matches = false;
+    std::vector<std::string> names;  // of parameters and of modules, as patterns
+    for (size_t p = 0; p < frozen.size(); ++p) {
+      const std::string name = plan.ParameterName(static_cast<int32_t>(p));
+      const bool match = fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+      matches |= match;
+      frozen[p] = frozen[p] || match;
+      names.push_back(name);
+      for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
+        names.push_back(name.substr(0, dot) + ".*");
+      }
+    }
+    if (matches) continue;
+    const std::string nearest = NearestName(pattern, names);
+    return absl::InvalidArgumentError(
+        absl::StrCat("optimizer.frozen: no parameter of the model matches \"", pattern, "\"",
+                     nearest.empty() ? "; `hadal checkpoint ls CHECKPOINT --parameters` prints their names"
+                                     : absl::StrCat("; did you mean \"", nearest, "\"?")));
+  }
+  if (std::ranges::find(frozen, false) != frozen.end()) return frozen;
+  return absl::InvalidArgumentError("optimizer.frozen matches every parameter: nothing is left to train");
 }
 
 absl::Status ApplySettings(const CommonSettings& common, int rank, PreparedRun& prepared) {

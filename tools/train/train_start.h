@@ -66,6 +66,11 @@ absl::StatusOr<RunLayout> LayOutRun(const TrainArguments& arguments, const Train
                                     std::span<const RankSetup> ranks, const CommonSettings& common, int rank,
                                     const Stream& stream);
 
+// Returns for each parameter whether one of the patterns (optimizer.frozen: shell globs) matches its name; empty
+// without patterns. Pure.
+// Errors: InvalidArgument for a pattern that matches none, with the nearest name or module, and if nothing is left.
+absl::StatusOr<std::vector<bool>> FrozenParameters(const ModelPlan& plan, const std::vector<std::string>& patterns);
+
 // Applies the common settings on this rank: selects the instruction set, and verifies all bytes of its corpora if
 // common.reads_all[rank].
 // Errors: those of Corpus::Open.

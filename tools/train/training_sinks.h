@@ -13,6 +13,7 @@
 #include "launch/device_choice.h"
 #include "launch/time_limit.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
+#include "pipeline/checkpoint/vocabulary_growth.h"
 #include "pipeline/options/grid_shape.h"
 #include "pipeline/options/train_options.h"
 #include "pipeline/step_tracer.h"
@@ -69,11 +70,12 @@ class TrainingSinks {
 struct TrainArguments {
   ConfigArguments config;
   std::string run_directory = "run";
-  std::string resume = "auto";     // or "never", or a checkpoint
-  std::string init_from;           // a checkpoint or a run directory; empty: none
-  bool deepen = false;             // init_from's model has fewer layers
-  bool accept_changes = false;     // resume although settings have changed
-  std::vector<std::string> reset;  // "best", "data"
+  std::string resume = "auto";        // or "never", or a checkpoint
+  std::string init_from;              // a checkpoint or a run directory; empty: none
+  bool deepen = false;                // init_from's model has fewer layers
+  NewRows new_rows = NewRows::kDraw;  // of tokens that init_from's vocabulary lacks
+  bool accept_changes = false;        // resume although settings have changed
+  std::vector<std::string> reset;     // "best", "data"
 
   // Returns --resume and --reset in one text, as resume.h stores and compares them.
   std::string StartRequest() const;

@@ -27,8 +27,9 @@ class CheckpointDirectoryTest : public testing::Test {
   void SaveStep(CheckpointCommitter& committer, int64_t step, bool is_best = false, int64_t best_step = -1) {
     const auto file = WriteRankFile(committer, step, 0, Slices());
     ASSERT_TRUE(file.ok()) << file.status();
-    const auto result =
-        committer.Commit({.progress = {.step = step, .best_step = best_step}, .files = {*file}, .is_best = is_best});
+    TrainingProgress progress{.step = step};
+    if (best_step >= 0) progress.best = {{.step = best_step}};
+    const auto result = committer.Commit({.progress = progress, .files = {*file}, .is_best = is_best});
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_TRUE(result->retention.ok()) << result->retention;
   }
@@ -155,6 +156,12 @@ TEST_F(CheckpointDirectoryTest, RetentionKeepsLastMilestonesAndPointers) {
   CheckpointCommitter committer = Committer({.keep_last = 2, .keep_every = 40});
   for (int64_t step = 10; step <= 100; step += 10) SaveStep(committer, step, step == 30);
   EXPECT_THAT(SavedSteps(run_.path()), ElementsAre(30, 40, 80, 90, 100));
+}
+
+TEST_F(CheckpointDirectoryTest, RetentionKeepsTheBestOfTheProgress) {
+  CheckpointCommitter committer = Committer({.keep_last = 1});
+  for (int64_t step = 10; step <= 50; step += 10) SaveStep(committer, step, step == 10, /*best_step=*/20);
+  EXPECT_THAT(SavedSteps(run_.path()), ElementsAre(10, 20, 50));
 }
 
 TEST_F(CheckpointDirectoryTest, RetentionNeverRemovesLatest) {

@@ -77,7 +77,7 @@ TEST_F(CheckpointTest, TheManifestKeepsEverything) {
   EXPECT_EQ(manifest.progress.update, 4);
   EXPECT_EQ(manifest.progress.seed, 0xffffffffffffffff);
   EXPECT_EQ(manifest.progress.epochs_done, 1.25);
-  EXPECT_EQ(manifest.progress.best_nll, std::numeric_limits<double>::infinity());
+  EXPECT_EQ(manifest.progress.best_step(), -1);
   EXPECT_EQ(manifest.plan_hash, 0xfeedfacecafebeef);
   EXPECT_THAT(manifest.config_text, HasSubstr("ä \\\"quoted"));
   EXPECT_EQ(manifest.parameters, SmallParameters());

@@ -140,7 +140,7 @@ TEST_F(TrainingCheckpointsTest, AResumedRunGoesBackToTheBestThatWasLoaded) {
   {
     Attempt attempt(run_.path());
     ASSERT_TRUE(attempt.checkpoints.Claim(0).ok());
-    TrainingProgress now{.step = 3, .best_nll = 5, .best_step = 3};
+    TrainingProgress now{.step = 3, .best = {{.step = 3, .score = 5}}};
     ASSERT_TRUE(attempt.checkpoints.SaveAtEnd(now, /*is_best=*/true).ok());
   }
   for (const bool by_name : {false, true}) {
@@ -148,15 +148,14 @@ TEST_F(TrainingCheckpointsTest, AResumedRunGoesBackToTheBestThatWasLoaded) {
     TrainingProgress now = by_name ? attempt.checkpoints.Load(FindNamed(Directory(3)), LoadedState::kAll).value()
                                    : attempt.checkpoints.LoadLatest().value().value();
     ASSERT_TRUE(attempt.checkpoints.Claim(3).ok());
-    now.step = now.best_step = 4;
-    now.best_nll = 4;
+    now.step = 4;
+    now.best = {{.step = 4, .score = 4}};
     RecordedSyncs syncs;
     syncs.FailNext(ENOSPC);
     ASSERT_TRUE(attempt.checkpoints.Begin(now, /*is_best=*/true).ok());
     now.step = 5;
     ASSERT_TRUE(attempt.checkpoints.Finish(now).ok());
-    EXPECT_EQ(now.best_step, 3) << by_name;
-    EXPECT_EQ(now.best_nll, 5) << by_name;
+    EXPECT_THAT(now.best, ElementsAre(ScoredStep{.step = 3, .score = 5})) << by_name;
   }
 }
 

@@ -153,22 +153,21 @@ TEST_F(TrainingSavesTest, AFailedSaveIsAWarningUntilTheRunWouldEndWithoutIt) {
 }
 
 TEST_F(TrainingSavesTest, ForgetsABestWhoseSaveFailed) {
-  TrainingProgress now = {.step = 2, .best_nll = 5, .best_step = 2};
+  TrainingProgress now = {.step = 2, .best = {{.step = 2, .score = 5}}};
   ASSERT_TRUE(saves_.SaveAtEnd(now, true).ok());
   const FileSizeLimit full(100);
   for (const std::string call : {"poll", "finish", "begin"}) {
-    now = {.step = 3, .best_nll = 4, .best_step = 3};
+    now = {.step = 3, .best = {{.step = 3, .score = 4}}};
     ASSERT_TRUE(saves_.Begin(now, true).ok());
-    EXPECT_EQ(now.best_step, 3) << "under way";
+    EXPECT_EQ(now.best_step(), 3) << "under way";
     ASSERT_TRUE(saves_.Finish(now).ok());
-    EXPECT_EQ(now.best_step, 3) << "the end of the run tries it again";
+    EXPECT_EQ(now.best_step(), 3) << "the end of the run tries it again";
     now.step = 4;
     ASSERT_TRUE((call == "poll"     ? saves_.Poll(now)
                  : call == "finish" ? saves_.Finish(now)
                                     : saves_.Begin(now, false))
                     .ok());
-    EXPECT_EQ(now.best_step, 2) << call;
-    EXPECT_EQ(now.best_nll, 5);
+    EXPECT_THAT(now.best, ElementsAre(ScoredStep{.step = 2, .score = 5})) << call;
   }
 }
 

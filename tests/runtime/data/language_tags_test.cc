@@ -43,6 +43,22 @@ TEST(LanguageTagsTest, OnesThatAreThereKeepTheirIds) {
   EXPECT_EQ(AddLanguageTags(more, {"de", "fr"})->contents(), more.contents());
 }
 
+TEST(LanguageTagsTest, LaterOnesTakeReservedIds) {
+  const Vocabulary reserved = *AddLanguageTags(Trained(), {"de"}, /*reserved=*/2);
+  const int32_t first = reserved.Id("__de__") + 1;
+  EXPECT_EQ(reserved.size(), first + 2);
+  EXPECT_TRUE(IsReservedTag(reserved.Token(first)));
+  EXPECT_FALSE(IsLanguageTag(reserved.Token(first)));
+  const Vocabulary later = *AddLanguageTags(reserved, {"de", "fr"}, /*reserved=*/2);
+  EXPECT_EQ(later.Id("__fr__"), first);
+  EXPECT_EQ(later.Token(first + 1), reserved.Token(first + 1));
+  EXPECT_EQ(later.size(), first + 3) << "two are reserved again";
+  EXPECT_NE(later.Token(first + 2), later.Token(first + 1));
+  const Vocabulary more = *AddLanguageTags(reserved, {"fr", "nl", "zh"});
+  EXPECT_EQ(more.Id("__nl__"), first + 1);
+  EXPECT_EQ(more.Id("__zh__"), first + 2);
+}
+
 TEST(LanguageTagsTest, WordsOfADictionaryCouldBeTags) {
   EXPECT_THAT(AddLanguageTags(*Vocabulary::FromTokens({"cat", "__de__"}), {"de"}).status().message(),
               HasSubstr("need a SentencePiece vocabulary"));

@@ -77,6 +77,19 @@ TEST_F(CheckpointCommandTest, LsShowsARunWithItsMarksAndItsDamage) {
   EXPECT_EQ(Checkpoint({"ls", run_ / "checkpoints"}).out, outcome);
 }
 
+TEST_F(CheckpointCommandTest, TheBestOfAnotherMetricAreMarkedAndAveraged) {
+  SaveStep({.step = 6, .validation_nll = 3.25, .is_best = true});
+  SaveStep({.step = 7, .validation_nll = 3});
+  SaveStep(
+      {.step = 8, .validation_metric = "bleu 13a of 4", .best = {{.step = 6, .score = 31}, {.step = 5, .score = 30}}});
+  const std::string outcome = Output(0, {"ls", run_.path()});
+  EXPECT_THAT(outcome, testing::ContainsRegex("step_00000006 .*  best \\(bleu 31\\.00\\)"));
+  EXPECT_THAT(outcome, testing::ContainsRegex("step_00000005 .*  best 2 \\(bleu 30\\.00\\)"));
+  EXPECT_THAT(outcome, Not(testing::ContainsRegex("step_0000000[78][^\n]*best")));
+  const std::string average = Output(0, {"average", run_.path(), "--best", "2", "--out", run_ / "mean"});
+  EXPECT_THAT(average, testing::ContainsRegex("step_00000005\n.*step_00000006\n$"));
+}
+
 TEST_F(CheckpointCommandTest, LsShowsOneCheckpoint) {
   const std::string outcome = Output(0, {"ls", "--parameters", run_ / "checkpoints/latest"});
   EXPECT_THAT(outcome, HasSubstr("step 5, update 4"));

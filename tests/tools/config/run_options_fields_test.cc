@@ -29,7 +29,7 @@ constexpr char kNumbers[] = R"(
     pipeline.replicas optimizer.beta1 optimizer.beta2 optimizer.epsilon optimizer.weight_decay optimizer.clip_norm
     stop.steps stop.epochs stop.minutes stop.patience validation.every_steps validation.max_sentences
     validation.bleu_sentences checkpoint.every_steps checkpoint.every_minutes checkpoint.keep_last
-    checkpoint.keep_every checkpoint.save_at_end health.skipped_steps learning_rate.peak
+    checkpoint.keep_every checkpoint.keep_best checkpoint.save_at_end health.skipped_steps learning_rate.peak
     learning_rate.warmup_updates learning_rate.warmup_initial_rate learning_rate.end_rate learning_rate.power
     data.max_left_out health.loss_spike_deviations health.loss_spike_window logging.every_steps
     instruments.enabled instruments.dense_steps instruments.per_decade instruments.probe_tokens)";
@@ -42,20 +42,20 @@ std::vector<double> Doubles(Number... numbers) {
 }
 
 std::vector<double> Numbers(const TrainOptions& o) {
-  return Doubles(o.seed, o.model.encoder_layers, o.model.decoder_layers, o.model.d_model, o.model.d_ff, o.model.heads,
-                 o.model.max_positions, o.model.dropout, o.model.attention_dropout, o.model.activation_dropout,
-                 o.model.label_smoothing, o.model.z_loss, o.model.adaptive_factor, o.model.adaptive_dropout,
-                 o.model.frame_width, o.model.front_end_channels, o.model.base_width, o.batch.micro_batches,
-                 o.batch.source_tokens, o.batch.target_tokens, o.pipeline.stages, o.pipeline.chunks,
-                 o.pipeline.outstanding_sends, o.pipeline.recompute_auto, o.pipeline.memory_limit_bytes,
-                 o.pipeline.wait_timeout_seconds, o.pipeline.threads, o.pipeline.replicas, o.optimizer.beta1,
-                 o.optimizer.beta2, o.optimizer.epsilon, o.optimizer.weight_decay, o.optimizer.clip_norm, o.stop.steps,
-                 o.stop.epochs, o.stop.minutes, o.stop.patience, o.validation.every_steps, o.validation.max_sentences,
-                 o.validation.bleu_sentences, o.checkpoint.every_steps, o.checkpoint.every_minutes,
-                 o.checkpoint.keep_last, o.checkpoint.keep_every, o.checkpoint.save_at_end, o.health.skipped_steps,
-                 o.rate.peak, o.rate.warmup_updates, o.rate.warmup_initial_rate, o.rate.end_rate, o.rate.power,
-                 o.max_left_out, o.health.loss_spike.deviations, o.health.loss_spike.window, o.log_every_steps,
-                 o.depth.enabled, o.depth.dense_steps, o.depth.per_decade, o.depth.probe_tokens);
+  return Doubles(
+      o.seed, o.model.encoder_layers, o.model.decoder_layers, o.model.d_model, o.model.d_ff, o.model.heads,
+      o.model.max_positions, o.model.dropout, o.model.attention_dropout, o.model.activation_dropout,
+      o.model.label_smoothing, o.model.z_loss, o.model.adaptive_factor, o.model.adaptive_dropout, o.model.frame_width,
+      o.model.front_end_channels, o.model.base_width, o.batch.micro_batches, o.batch.source_tokens,
+      o.batch.target_tokens, o.pipeline.stages, o.pipeline.chunks, o.pipeline.outstanding_sends,
+      o.pipeline.recompute_auto, o.pipeline.memory_limit_bytes, o.pipeline.wait_timeout_seconds, o.pipeline.threads,
+      o.pipeline.replicas, o.optimizer.beta1, o.optimizer.beta2, o.optimizer.epsilon, o.optimizer.weight_decay,
+      o.optimizer.clip_norm, o.stop.steps, o.stop.epochs, o.stop.minutes, o.stop.patience, o.validation.every_steps,
+      o.validation.max_sentences, o.validation.bleu_sentences, o.checkpoint.every_steps, o.checkpoint.every_minutes,
+      o.checkpoint.keep_last, o.checkpoint.keep_every, o.checkpoint.keep_best, o.checkpoint.save_at_end,
+      o.health.skipped_steps, o.rate.peak, o.rate.warmup_updates, o.rate.warmup_initial_rate, o.rate.end_rate,
+      o.rate.power, o.max_left_out, o.health.loss_spike.deviations, o.health.loss_spike.window, o.log_every_steps,
+      o.depth.enabled, o.depth.dense_steps, o.depth.per_decade, o.depth.probe_tokens);
 }
 
 // The schema's defaults and the structs' are written in two places.
@@ -79,6 +79,7 @@ TEST(RunOptionsFields, DefaultsAreThoseOfTheOptionStructs) {
   EXPECT_EQ(from_schema.rate.schedule, structs.rate.schedule);
   EXPECT_EQ(from_schema.sampling_temperature, structs.sampling_temperature);
   EXPECT_EQ(from_schema.validation.bleu_tokenizer, structs.validation.bleu_tokenizer);
+  EXPECT_EQ(from_schema.validation.metric, structs.validation.metric);
   EXPECT_FALSE(from_schema.pipeline.decoder.has_value());
   EXPECT_EQ(from_schema.pipeline.save_buffer_bytes, structs.pipeline.save_buffer_bytes);
 }
@@ -99,13 +100,13 @@ constexpr char kEveryField[] = R"(
     pipeline { stages: 2 chunks: 2 schedule: "interleaved_1f1b" split: [2, 5, 8] outstanding_sends: 3 recompute_auto: true
                memory_limit_bytes: 1234567890123 wait_timeout_seconds: 1.5 threads: 6 replicas: 3 optimizer_sharding: "none"
                placement: "stages_together" transport: "host" graphs: "off" }
-    optimizer { beta1: 0.8 beta2: 0.95 epsilon: 1e-6 weight_decay: 0.01 clip_norm: 0.5 decay_of: "matrices" }
+    optimizer { beta1: 0.8 beta2: 0.95 epsilon: 1e-6 weight_decay: 0.01 clip_norm: 0.5 decay_of: "matrices" frozen: "encoder.*" }
     learning_rate { schedule: "polynomial" peak: 0.001 warmup_updates: 11 warmup_initial_rate: 1e-5 end_rate: 1e-6 power: 2
                     decay_fraction: 0.1 decay_shape: "cosine" }
     stop { steps: 5000 epochs: 1.5 minutes: 2.5 patience: 4 }
-    validation { every_steps: 10 max_sentences: 20 bleu_sentences: 30 bleu_tokenizer: "zh" }
+    validation { every_steps: 10 max_sentences: 20 bleu_sentences: 30 bleu_tokenizer: "zh" metric: "chrf" }
     decode { beam: 3 length_penalty: 0.7 max_length_a: 1.3 max_length_b: 14 no_repeat_ngram: 2 }
-    checkpoint { every_steps: 40 every_minutes: 41 keep_last: 5 keep_every: 50 save_at_end: false buffer_mebibytes: 3 }
+    checkpoint { every_steps: 40 every_minutes: 41 keep_last: 5 keep_every: 50 keep_best: 6 save_at_end: false buffer_mebibytes: 3 }
     health { skipped_steps: 9 loss_spike_deviations: 4.5 loss_spike_window: 33 }
     logging { every_steps: 8 }
     instruments { enabled: false dense_steps: 7 per_decade: 6 probe_tokens: 5 })";
@@ -177,6 +178,8 @@ TEST(RunOptionsFields, EveryOtherFieldArrives) {
   EXPECT_THAT(train.pipeline.split, ElementsAre(2, 5, 8));
   EXPECT_EQ(train.pipeline.recompute_every, 0);
   EXPECT_FALSE(train.optimizer.decays_vectors);
+  EXPECT_THAT(train.frozen, ElementsAre("encoder.*"));
+  EXPECT_EQ(train.validation.metric, ValidationMetric::kChrf);
   EXPECT_EQ(train.model.block, (Block{.norm = NormKind::kRms,
                                       .norm_epsilon = 1e-6,
                                       .norm_shift = false,

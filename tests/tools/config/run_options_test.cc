@@ -133,6 +133,9 @@ TEST(CheckTrainable, NamesWhatIsMissing) {
   EXPECT_TRUE(CheckTrainable(options).ok());
   options.stop.patience = 2;
   EXPECT_THAT(CheckTrainable(options).message(), HasSubstr("set validation.every_steps"));
+  options.validation.metric = ValidationMetric::kBleu;
+  EXPECT_THAT(CheckTrainable(options).message(), HasSubstr("set validation.bleu_sentences"));
+  options.validation.metric = ValidationMetric::kNll;
   options.validation.every_steps = 5;
   EXPECT_THAT(CheckTrainable(options).message(), HasSubstr("needs data.validation"));
   options.validation_data = "v";

@@ -62,7 +62,7 @@ class Conversions(unittest.TestCase):
         for field, value in {"model.d_ff": 1024, "model.heads": 4, "model.dropout": 0.3, "model.sharing": "decoder",
                              "model.residual.method": "post_ln", "model.label_smoothing": 0.1, "optimizer.beta2": 0.98,
                              "learning_rate.peak": 5e-4, "learning_rate.warmup_initial_rate": 0, "batch.target_tokens": 4096,
-                             "batch.micro_batches": 1, "decode.beam": 5}.items():
+                             "batch.micro_batches": 1, "decode.beam": 5, "validation.metric": "bleu"}.items():
             self.assertEqual(found[field], value, field)
         found = fields(WMT, gpus=8)
         for field, value in {"model.d_model": 1024, "model.sharing": "all", "batch.micro_batches": 128, "stop.steps": 300000,

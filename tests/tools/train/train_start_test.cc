@@ -12,6 +12,7 @@
 #include "runtime/run_directory.h"
 #include "tests/support/small_checkpoint.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/tiny_plan.h"
 #include "tests/tools/config/parsed_config.h"
 #include "tools/train/resume.h"
 
@@ -130,6 +131,22 @@ TEST_F(TrainStartTest, OneCheckpointIsNamedToBeginFrom) {
   const absl::Status status = Find().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(Checkpoint(5)), HasSubstr("--init-from elsewhere")));
+}
+
+TEST(FrozenParametersTest, AreThoseWhoseNamesAPatternMatches) {
+  const ModelPlan plan = TinyPlan();
+  const std::vector<bool> frozen = FrozenParameters(plan, {"encoder.layers.*", "decoder.*.fc?.bias"}).value();
+  for (int32_t p = 0; p < static_cast<int32_t>(frozen.size()); ++p) {
+    const std::string name = plan.ParameterName(p);
+    const bool matches = name.starts_with("encoder.layers.") ||
+                         (name.starts_with("decoder.") && (name.ends_with(".fc1.bias") || name.ends_with(".fc2.bias")));
+    EXPECT_EQ(frozen[p], matches) << name;
+  }
+  EXPECT_TRUE(FrozenParameters(plan, {})->empty());
+  EXPECT_THAT(std::string(FrozenParameters(plan, {"decoder.*", "encoder.layer.*"}).status().message()),
+              HasSubstr("\"encoder.layer.*\"; did you mean \"encoder.layers.*\"?"));
+  EXPECT_THAT(std::string(FrozenParameters(plan, {"xyzzy"}).status().message()), HasSubstr("--parameters"));
+  EXPECT_THAT(std::string(FrozenParameters(plan, {"*"}).status().message()), HasSubstr("nothing is left to train"));
 }
 
 TEST_F(TrainStartTest, NothingIsOfferedForAnotherModel) {

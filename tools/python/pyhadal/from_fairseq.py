@@ -77,7 +77,8 @@ FIELDS: dict[str, tuple[str, type]] = {
     "adam-eps": ("optimizer.epsilon", float), "weight-decay": ("optimizer.weight_decay", float),
     "clip-norm": ("optimizer.clip_norm", float), "max-update": ("stop.steps", int), "max-epoch": ("stop.epochs", int),
     "patience": ("stop.patience", int), "save-interval-updates": ("checkpoint.every_steps", int),
-    "keep-interval-updates": ("checkpoint.keep_last", int), "validate-interval-updates": ("validation.every_steps", int),
+    "keep-interval-updates": ("checkpoint.keep_last", int), "keep-best-checkpoints": ("checkpoint.keep_best", int),
+    "validate-interval-updates": ("validation.every_steps", int),
     "seed": ("seed", int), "end-learning-rate": ("learning_rate.end_rate", float), "power": ("learning_rate.power", float),
 }
 OPTIONS_OF_CODE = {
@@ -106,6 +107,7 @@ OPTIONS_OF_CODE = {
     "max-tokens": "`batch.source_tokens`, `target_tokens`: of one micro-batch, without padding; of speech a quarter of the frames",
     "update-freq": "`batch.micro_batches` = update-freq x GPUs: of the whole job, for any number of ranks",
     "distributed-world-size": "`batch.micro_batches` = update-freq x GPUs", "stop-time-hours": "`stop.minutes`",
+    "best-checkpoint-metric": "`validation.metric`: loss (\"nll\"), bleu", "maximize-best-checkpoint-metric": "as `validation.metric` needs it",
     "eval-bleu": "`validation.bleu_sentences`", "eval-bleu-args": "`decode.beam`, `max_length_a`, `max_length_b`, `length_penalty`, `no_repeat_ngram`",
 }
 
@@ -118,9 +120,7 @@ NOTES = {
     "bf16": "bf16 on GPUs is the default (device.precision)", "memory-efficient-fp16": "bf16 on GPUs by default; no fp16",
     "tensorboard-logdir": "RUN_DIR/tb is always written", "log-file": "RUN_DIR/logs is always written",
     "wandb-project": "not there; RUN_DIR/metrics.jsonl has every number",
-    "best-checkpoint-metric": "the best checkpoint is that of the lowest validation nll",
-    "maximize-best-checkpoint-metric": "the best checkpoint is that of the lowest validation nll",
-    "keep-best-checkpoints": "one best checkpoint is kept", "keep-last-epochs": "checkpoint.keep_last counts checkpoints, not epochs",
+    "keep-last-epochs": "checkpoint.keep_last counts checkpoints, not epochs",
     "save-interval": "checkpoint.every_steps counts steps, not epochs", "validate-interval": "validation.every_steps counts steps, not epochs",
     "reset-optimizer": "hadal train … --init-from starts anew with given weights",
     "reset-lr-scheduler": "hadal train … --init-from starts anew with given weights",
@@ -197,7 +197,7 @@ class Conversion:
     def convert(self) -> None:
         for name, (field, kind) in FIELDS.items():
             value = self.number(name, kind)
-            if value is not None and not (value == 0 and name in ("max-update", "max-epoch")) and value >= 0:
+            if value is not None and not (value == 0 and name in ("max-update", "max-epoch", "keep-best-checkpoints")) and value >= 0:
                 self.fields[field] = value
         for part in (self.model, self.optimizer, self.rate, self.batch, self.rest):
             part()
@@ -311,6 +311,10 @@ class Conversion:
         if self.get("eval-bleu"):
             self.fields["validation.bleu_sentences"] = 1000
             self.notes.append("--eval-bleu: validation.bleu_sentences says of how many sentences")
+            if self.get("best-checkpoint-metric") == "bleu":
+                self.fields["validation.metric"] = "bleu"
+        if self.get("best-checkpoint-metric", "loss") not in ("loss", "nll_loss", "ppl", self.fields.get("validation.metric")):
+            self.missing.append(f"--best-checkpoint-metric {self.get('best-checkpoint-metric')}: not measured; validation.metric has nll, bleu, chrf")
         try:
             search = json.loads(self.get("eval-bleu-args") or "{}")
         except ValueError:
