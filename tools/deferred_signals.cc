@@ -48,11 +48,13 @@ absl::StatusOr<int> DeferredSignals::WaitFor(pid_t child) const {
   return status;
 }
 
-void DeferredSignals::RestoreInChild() const {
+void DeferredSignals::EndInChild() const {
+  sigset_t blocked = signals_;
+  sigaddset(&blocked, SIGCHLD);
   for (const int signal : kDeferred) {
     if (sigismember(&signals_, signal) == 1) std::signal(signal, SIG_DFL);
   }
-  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  pthread_sigmask(SIG_UNBLOCK, &blocked, nullptr);  // not before_: an outer object's
 }
 
 }  // namespace hadal

@@ -24,8 +24,8 @@ class DeferredSignals {
   // Returns what waitpid reports. Errors: Internal.
   absl::StatusOr<int> WaitFor(pid_t child) const;
 
-  // In a child between vfork and exec: signals act as they did in the parent before this object, but without handlers.
-  void RestoreInChild() const;
+  // In a child between vfork and exec: the deferred signals take their default effect.
+  void EndInChild() const;
 
  private:
   sigset_t signals_;  // those that are deferred

@@ -92,7 +92,7 @@ struct ChildStart {
   prctl(PR_SET_PDEATHSIG, SIGTERM);  // however this process ends, the child ends and removes its temporary files
   if (getppid() != start.parent) _exit(kToolError);
   if (start.input >= 0) dup2(start.input, STDIN_FILENO);
-  deferred.RestoreInChild();
+  deferred.EndInChild();
   execvpe(start.words[0], start.words, start.variables);
   error = errno;
   _exit(kToolError);

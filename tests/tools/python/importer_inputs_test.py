@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import resource
+import shutil
 import struct
 import sys
 import tempfile
@@ -28,32 +29,25 @@ MOST_CPU_SECONDS = 20  # of a command; the slowest needs less than 2
 MOST_MEMORY = 768 << 20  # bytes beyond the start's
 
 
-def vocabulary_json(folder, name="vocab.json"):
-    Path(folder, name).write_text(json.dumps({token: i for i, token in enumerate([*SPECIAL, *WORDS])}), "utf-8")
+IDS = {token: i for i, token in enumerate([*SPECIAL, *WORDS])}
 
 
-def huggingface(folder, method, *absent):
-    write_huggingface(plain_model(**METHODS[method]), folder)
-    for name in absent:
-        os.remove(os.path.join(folder, name))
+def write_json(path, value):
+    Path(path).write_text(json.dumps(value), "utf-8")
 
 
-def sharded(folder):
-    huggingface(folder, "pre_ln")
-    os.rename(f"{folder}/model.safetensors", f"{folder}/a.safetensors")
-    shard_of = dict.fromkeys(read_safetensors(f"{folder}/a.safetensors"), "a.safetensors")
-    Path(folder, "model.safetensors.index.json").write_text(json.dumps({"weight_map": shard_of}), "utf-8")
-
-
-def with_vocab_json(folder):
-    huggingface(folder, "pre_ln", "vocabulary.txt", "tokenizer.json")
-    vocabulary_json(folder)
-
-
-def with_two_vocabularies(folder):
-    huggingface(folder, "post_ln", "vocabulary.txt", "tokenizer.json")
-    vocabulary_json(folder, "vocab-src.json")
-    vocabulary_json(folder, "vocab-tgt.json")
+def huggingface(method="pre_ln", absent=(), vocabularies=(), sharded=False):
+    def make(folder):
+        write_huggingface(plain_model(**METHODS[method]), folder)
+        for name in absent:
+            os.remove(f"{folder}/{name}")
+        for name in vocabularies:
+            write_json(f"{folder}/{name}", IDS)
+        if sharded:
+            os.rename(f"{folder}/model.safetensors", f"{folder}/a.safetensors")
+            shard_of = dict.fromkeys(read_safetensors(f"{folder}/a.safetensors"), "a.safetensors")
+            write_json(f"{folder}/model.safetensors.index.json", {"weight_map": shard_of})
+    return make
 
 
 def fairseq(folder):
@@ -67,32 +61,33 @@ def plain(folder):
 IMPORT = ["import", ".", "--out", "../out.safetensors"]
 FAIRSEQ = ["import", "checkpoint.pt", "--dictionary", "dict.source.txt", "--dictionary", "dict.target.txt", "--out", "../out.safetensors"]
 EXPORT = ["export", "m.safetensors", "--format", "huggingface", "--out", "../out"]
+TOKENS = ("vocabulary.txt", "tokenizer.json")
 # How the sound files are made, the command (a list of hadal_torch's, a string of hadal's), the files that it reads.
 READERS = [
-    (lambda folder: huggingface(folder, "pre_ln"), IMPORT,
-     ["config.json", "model.safetensors", "generation_config.json", "vocabulary.txt", "vocabulary.model"]),
-    (lambda folder: huggingface(folder, "pre_ln", "vocabulary.txt"), IMPORT, ["tokenizer.json"]),
-    (with_vocab_json, IMPORT, ["vocab.json", "added_tokens.json", "tokenizer_config.json", "special_tokens_map.json"]),
-    (with_two_vocabularies, IMPORT, ["vocab-src.json", "vocab-tgt.json"]),
-    (sharded, IMPORT, ["model.safetensors.index.json", "a.safetensors"]),
+    (huggingface(), IMPORT, ["config.json", "model.safetensors", "generation_config.json", "vocabulary.txt", "vocabulary.model"]),
+    (huggingface(absent=TOKENS[:1]), IMPORT, ["tokenizer.json"]),
+    (huggingface(absent=TOKENS, vocabularies=["vocab.json"]), IMPORT,
+     ["vocab.json", "added_tokens.json", "tokenizer_config.json", "special_tokens_map.json"]),
+    (huggingface("post_ln", TOKENS, ["vocab-src.json", "vocab-tgt.json"]), IMPORT, ["vocab-src.json", "vocab-tgt.json"]),
+    (huggingface(sharded=True), IMPORT, ["model.safetensors.index.json", "a.safetensors"]),
     (fairseq, FAIRSEQ, ["checkpoint.pt", "dict.source.txt", "dict.target.txt"]),
     (plain, EXPORT, ["m.safetensors", "m.json", "vocabulary.txt"]),
     (plain, "checkpoint import m.safetensors -o ../out", ["m.safetensors", "m.json", "vocabulary.txt"]),
 ]
 
 
-def sparse(path):
-    with open(path, "wb") as file:
-        file.truncate(1 << 40)
-
-
-def sparse_tensor(path):
-    """A sound header, and a tensor of a tebibyte of which nothing is stored."""
-    if not path.endswith(".safetensors"):
-        return sparse(path)
-    header = json.dumps({"w": {"dtype": "F32", "shape": [1 << 38], "data_offsets": [0, 1 << 40]}}).encode()
+def declare(path, shape, end):
+    """A safetensors file of one tensor, whose data are a hole."""
+    header = json.dumps({"w": {"dtype": "F32", "shape": shape, "data_offsets": [0, end]}}).encode()
     Path(path).write_bytes(struct.pack("<Q", len(header)) + header)
-    os.truncate(path, 8 + len(header) + (1 << 40))
+    return 8 + len(header)
+
+
+def sparse(path):
+    """A tebibyte of which nothing is stored; of a safetensors file the header is sound."""
+    start = declare(path, [1 << 38], 1 << 40) if path.endswith(".safetensors") else 0
+    with open(path, "ab") as file:
+        file.truncate(start + (1 << 40))
 
 
 def bomb(path):
@@ -101,8 +96,7 @@ def bomb(path):
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
             archive.writestr("archive/data.pkl", b"\x80\x02N." + bytes(32 << 20))
     elif path.endswith(".safetensors"):
-        header = json.dumps({"w": {"dtype": "F32", "shape": [1 << 62, 1 << 62], "data_offsets": [0, 1 << 62]}}).encode()
-        Path(path).write_bytes(struct.pack("<Q", len(header)) + header)
+        declare(path, [1 << 62, 1 << 62], 1 << 62)
     elif path.endswith(".model"):
         Path(path).write_bytes(b"\x0a\xff\xff\xff\xff\xff\xff\xff\x7f" + b"a" * 64)
     elif path.endswith(".txt"):
@@ -113,32 +107,30 @@ def bomb(path):
 
 def count(path):
     """Says that there are a thousand million layers, or tokens."""
+    layer, name = "encoder.layers.999999999.fc1.weight", os.path.basename(path)
     if path.endswith(".pt"):
         state = torch.load(path, **({"weights_only": False} if torch.__version__ >= "2" else {}))
-        state["model"]["encoder.layers.999999999.fc1.weight"] = torch.zeros(24, 16)
-        torch.save(state, path)
-    elif path.endswith(".safetensors"):
+        state["model"][layer] = torch.zeros(24, 16)
+        return torch.save(state, path)
+    if path.endswith(".safetensors"):
         weights = read_safetensors(path)
         prefix = "model." if "model.decoder.layers.0.fc1.weight" in weights else ""
-        write_safetensors(path, {**weights, f"{prefix}encoder.layers.999999999.fc1.weight": np.zeros((24, 16), np.float32)})
-    elif path.endswith((".txt", ".model")):
-        bomb(path)
-    else:
-        value = json.loads(Path(path).read_text("utf-8")) if os.path.exists(path) else {}
-        for sizes in (value, value.get("model", {})):
-            sizes.update({name: 10**9 for name in ("encoder_layers", "decoder_layers") if name in sizes})
-        for ids in (value.get("weight_map"), value if "word0" in value or not value else None):
-            if ids is not None:
-                ids["encoder.layers.999999999.fc1.weight"] = 10**9
-        if "added_tokens_decoder" in value or os.path.basename(path) in ("tokenizer_config.json", "tokenizer.json"):
-            value.update(added_tokens_decoder={"1000000000": {"content": "x"}}, added_tokens=[{"id": 10**9, "content": "x"}])
-        if os.path.basename(path) == "special_tokens_map.json":
-            value["additional_special_tokens"] = [f"x{i}" for i in range(1000)]
-        Path(path).write_text(json.dumps(value), "utf-8")
+        return write_safetensors(path, {**weights, prefix + layer: np.zeros((24, 16), np.float32)})
+    if path.endswith((".txt", ".model")):
+        return bomb(path)
+    value = json.loads(Path(path).read_text("utf-8")) if os.path.exists(path) else {}
+    many = {"tokenizer.json": {"added_tokens": [{"id": 10**9, "content": "x"}]}, "added_tokens.json": {"x": 10**9},
+            "tokenizer_config.json": {"added_tokens_decoder": {"1000000000": {"content": "x"}}},
+            "special_tokens_map.json": {"additional_special_tokens": [f"x{i}" for i in range(1000)]}}
+    value.update(many.get(name, {"x": 10**9} if name.startswith("vocab") else {}))
+    for sizes in (value, value.get("model", {})):
+        sizes.update({side: 10**9 for side in ("encoder_layers", "decoder_layers") if side in sizes})
+    value.get("weight_map", {})[layer] = "a.safetensors"
+    return write_json(path, value)
 
 
 KINDS = {"device": lambda path: os.symlink("/dev/null", path), "endless": lambda path: os.symlink("/dev/zero", path), "pipe": os.mkfifo,
-         "folder": os.mkdir, "sparse": sparse, "sparse tensor": sparse_tensor, "bomb": bomb, "count": count}
+         "folder": os.mkdir, "sparse": sparse, "bomb": bomb, "count": count}
 HARMLESS = {("generation_config.json", "count")}  # it has no counts
 
 
@@ -146,8 +138,8 @@ class ReadersTest(unittest.TestCase):
     def setUp(self):
         directory = tempfile.TemporaryDirectory()
         self.addCleanup(directory.cleanup)
-        self.folder = os.path.join(directory.name, "m")
-        os.mkdir(self.folder)
+        self.folder = os.path.join(directory.name, "files", "m")
+        os.makedirs(self.folder)
 
     def result(self, command):
         """(exit status, standard error, bytes of memory) of a command in the folder, in a process of its own with limited time."""
@@ -171,12 +163,8 @@ class ReadersTest(unittest.TestCase):
             return os.waitstatus_to_exitcode(ended), printed.read(), usage.ru_maxrss * 1024
 
     def remake(self, make):
-        for root, folders, files in os.walk(os.path.dirname(self.folder), topdown=False):
-            for name in files:
-                os.remove(os.path.join(root, name))
-            for name in folders:
-                (os.remove if os.path.islink(os.path.join(root, name)) else os.rmdir)(os.path.join(root, name))
-        os.mkdir(self.folder)
+        shutil.rmtree(os.path.dirname(self.folder))
+        os.makedirs(self.folder)
         make(self.folder)
 
     def test_each_reader_refuses_each_kind(self):
@@ -188,7 +176,7 @@ class ReadersTest(unittest.TestCase):
                 for kind, place in KINDS.items():
                     if (name, kind) in HARMLESS:
                         continue
-                    with self.subTest(command=command[0] if isinstance(command, list) else command, name=name, kind=kind):
+                    with self.subTest(command=str(command), name=name, kind=kind):
                         self.remake(make)
                         path = os.path.join(self.folder, name)
                         if kind != "count" and os.path.exists(path):

@@ -64,15 +64,15 @@ class ChildTest(unittest.TestCase):
         self.assertFalse(os.path.exists(self.path("executed")))
 
     def started(self):
-        """`hadal checkpoint import` with a child that holds the pipe `alive` open and waits, and the pipe."""
+        """`hadal checkpoint import` with a child that writes the signal that ends it into a pipe, and the pipe."""
         os.mkfifo(self.path("alive"))
-        child = self.script("import signal, sys\nwith open('alive', 'w') as pipe:\n"
-                            "    signal.signal(signal.SIGTERM, lambda *_: sys.exit(pipe.write('TERM ')))\n"
-                            "    print('begun', file=pipe, flush=True)\n    while True:\n        signal.pause()\n")
+        child = self.script("import signal\nends = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}\n"
+                            "masked = signal.pthread_sigmask(signal.SIG_BLOCK, ends)\nwith open('alive', 'w') as pipe:\n"
+                            "    print('begun', masked & ends, file=pipe, flush=True)\n    pipe.write(signal.sigwait(ends).name)\n")
         hadal = subprocess.Popen([HADAL, "checkpoint", "import", "model", "-o", "made"], cwd=self.folder, env=self.environment(child))
         pipe = open(self.path("alive"), encoding="ascii")
         self.addCleanup(pipe.close)
-        self.assertEqual(pipe.readline(), "begun\n")
+        self.assertEqual(pipe.readline(), "begun set()\n")
         self.assertTrue([name for name in os.listdir(self.folder) if name.startswith("made.tmp.")])
         return hadal, pipe
 
@@ -81,7 +81,7 @@ class ChildTest(unittest.TestCase):
             with self.subTest(number):
                 hadal, pipe = self.started()
                 hadal.send_signal(number)
-                pipe.read()  # to the child's end
+                self.assertEqual(pipe.read(), number.name)
                 self.assertEqual(hadal.wait(), -number)
                 self.assertFalse([name for name in os.listdir(self.folder) if name.startswith("made")])
                 os.remove(self.path("alive"))
@@ -89,7 +89,7 @@ class ChildTest(unittest.TestCase):
     def test_a_child_whose_parent_is_killed_is_ended(self):
         hadal, pipe = self.started()
         hadal.kill()
-        self.assertEqual(pipe.read(), "TERM ")
+        self.assertEqual(pipe.read(), "SIGTERM")
         hadal.wait()
 
     def test_python_removes_its_temporary_names(self):
