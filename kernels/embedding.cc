@@ -1,6 +1,7 @@
 #include "kernels/embedding.h"
 
 #include <cmath>
+#include <limits>
 
 #include "kernels/cpu/embedding.h"
 #include "kernels/device_kernels.h"
@@ -49,12 +50,13 @@ void EmbeddingForward(const Stream& stream, const EmbeddingForwardArgs& args) {
   if (args.tokens.size == 0) return;
   HADAL_CHECK_EQ(args.x.rows, args.tokens.size);
   HADAL_CHECK_EQ(args.table.columns, args.x.columns);
-  HADAL_CHECK_EQ(args.positions.columns, args.x.columns);
+  if (!args.positions.empty()) HADAL_CHECK_EQ(args.positions.columns, args.x.columns);
+  const int64_t positions = args.positions.empty() ? std::numeric_limits<int32_t>::max() : args.positions.rows;
   if (args.row_positions.empty()) {
-    CheckOffsets(args.offsets, args.tokens.size, args.positions.rows, args.device_tokens);
+    CheckOffsets(args.offsets, args.tokens.size, positions, args.device_tokens);
   } else {
     HADAL_CHECK_EQ(args.row_positions.size, args.tokens.size);
-    CheckTokens(args.row_positions, args.positions.rows);
+    CheckTokens(args.row_positions, positions);
   }
   CheckTokens(args.tokens, args.table.rows, args.device_tokens);
   if (stream.device() != nullptr) return stream.device()->kernels().embedding_forward(stream, args);
@@ -66,6 +68,10 @@ void EmbeddingBackward(const Stream& stream, const EmbeddingBackwardArgs& args) 
   HADAL_CHECK_EQ(args.dx.rows, args.tokens.size);
   HADAL_CHECK_EQ(args.d_table.columns, args.dx.columns);
   CheckTokens(args.tokens, args.d_table.rows, args.device_tokens);
+  if (!args.d_positions.empty()) {
+    HADAL_CHECK_EQ(args.d_positions.columns, args.dx.columns);
+    CheckOffsets(args.offsets, args.tokens.size, args.d_positions.rows, args.device_tokens);
+  }
   if (stream.device() != nullptr) return stream.device()->kernels().embedding_backward(stream, args);
   cpu::EmbeddingBackward(stream, args);
 }
