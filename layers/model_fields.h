@@ -95,6 +95,7 @@ void ForEachBlockField(Visit visit) {
   visit("rotary_share", &Block::rotary_share);
   visit("kv_heads", &Block::kv_heads);
   visit("head_width", &Block::head_width);
+  visit("scale_embedding", &Block::scale_embedding);
 }
 
 template <typename Visit>

@@ -190,6 +190,10 @@ absl::Status CheckAdaptive(const ModelOptions& options) {
 
 }  // namespace
 
+float ModelOptions::embedding_factor() const {
+  return block.scale_embedding ? std::sqrt(static_cast<float>(d_model)) : 1.0f;
+}
+
 int32_t ModelOptions::rotary_width() const {
   // 0.29 of 100 columns are 29, although the product of the doubles is below that.
   return static_cast<int32_t>(std::floor(block.rotary_share * head_width() + 1e-9));
@@ -235,7 +239,8 @@ std::string BlockText(const Block& block) {
                           ? absl::StrCat(" over ", block.rotary_share, " of a head")
                           : "",
                       block.kv_heads > 0 ? absl::StrCat(", ", block.kv_heads, " key heads") : "",
-                      block.head_width > 0 ? absl::StrCat(", heads of ", block.head_width, " columns") : "");
+                      block.head_width > 0 ? absl::StrCat(", heads of ", block.head_width, " columns") : "",
+                      block.scale_embedding ? "" : ", embeddings unscaled");
 }
 
 std::string DepthName(const ModelOptions& options) {

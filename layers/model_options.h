@@ -147,9 +147,10 @@ struct Block {
   Biases biases = Biases::kAll;
   Positions positions = Positions::kSinusoidal;
   double rotary_theta = 10000;
-  double rotary_share = 1;  // of a head's columns, that turn
-  int32_t kv_heads = 0;     // heads of keys and values, divide the heads of queries; 0: as many
-  int32_t head_width = 0;   // 0: d_model / heads
+  double rotary_share = 1;      // of a head's columns, that turn
+  int32_t kv_heads = 0;         // heads of keys and values, divide the heads of queries; 0: as many
+  int32_t head_width = 0;       // 0: d_model / heads
+  bool scale_embedding = true;  // whether embeddings are multiplied by sqrt(d_model)
 
   bool operator==(const Block&) const = default;
 };
@@ -204,6 +205,8 @@ struct ModelOptions {
   // Columns of queries, and of what attention gives; of keys, and of values.
   int32_t query_width() const { return heads * head_width(); }
   int32_t key_width() const { return kv_heads() * head_width(); }
+  // Factor of the embeddings.
+  float embedding_factor() const;
   // Columns of a head that turn.
   int32_t rotary_width() const;
   double width_multiplier() const { return base_width > 0 ? static_cast<double>(d_model) / base_width : 1; }

@@ -98,6 +98,7 @@ uint64_t ModelPlan::Hash() const {
   if (options.block != Block()) {
     const Block& b = options.block;
     for (const double field : {double(b.norm), b.norm_epsilon, double(b.activation)}) AppendValue(field, body);
+    if (!b.scale_embedding) AppendValue(b.scale_embedding, body);
     if (b.positions != Positions::kSinusoidal) {
       for (const double field : {double(b.positions), b.rotary_theta, b.rotary_share}) AppendValue(field, body);
     }

@@ -32,7 +32,7 @@ SpeechFrontEnd::SpeechFrontEnd(const ModelPlan& plan, int64_t rows, DeviceKind k
       width_(plan.options.d_model),
       frame_width_(plan.options.frame_width),
       channels_(plan.options.front_end_channels),
-      multiplier_(std::sqrt(static_cast<float>(plan.options.d_model))),
+      multiplier_(plan.options.embedding_factor()),
       dropout_(plan.options.dropout),
       training_(purpose == Purpose::kTraining) {
   if (plan.options.adds_positions()) {

@@ -13,7 +13,7 @@ TokenEmbedding::TokenEmbedding(const ModelPlan& plan, int32_t sublayer, int64_t 
     : sublayer_(sublayer),
       stack_(plan.sublayers[sublayer].stack),
       table_(plan.sublayers[sublayer].table),
-      multiplier_(std::sqrt(static_cast<float>(plan.options.d_model))),
+      multiplier_(plan.options.embedding_factor()),
       dropout_(plan.options.dropout),
       learned_positions_(plan.ParameterOf(sublayer, ParameterRole::kPositionTable)) {
   if (plan.options.block.positions == Positions::kSinusoidal) {

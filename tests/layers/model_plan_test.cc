@@ -393,7 +393,8 @@ TEST(ModelPlanTest, HashTellsModelsApart) {
                              {.positions = Positions::kRotary, .rotary_theta = 1e6},
                              {.positions = Positions::kRotary, .rotary_share = 0.5},
                              {.kv_heads = 1},
-                             {.head_width = 4}}) {
+                             {.head_width = 4},
+                             {.scale_embedding = false}}) {
     ModelOptions other = Options(3, 2, 16, 32, 100);
     other.block = block;
     EXPECT_TRUE(hashes.insert(ModelPlan::Make(other).Hash()).second) << BlockText(block);

@@ -221,6 +221,7 @@ Block BlockNamed(const std::string& name) {
     if (name == "qwen2") block.rotary_theta = 1e6, block.rotary_share = 0.5, block.head_width = 12;
   } else if (name == "gpt2") {
     block.activation = Activation::kGeluTanh, block.positions = Positions::kLearned;
+    block.scale_embedding = false;
   } else if (name == "modernbert") {
     block.norm_shift = false, block.activation = Activation::kGelu, block.gated = true, block.biases = Biases::kNone;
     block.positions = Positions::kRotary, block.rotary_theta = 160000;

@@ -91,7 +91,8 @@ absl::Status ReadModel(const config::Model& from, ModelOptions& to) {
               .rotary_theta = block.rotary_theta(),
               .rotary_share = block.rotary_share(),
               .kv_heads = block.kv_heads(),
-              .head_width = block.head_width()};
+              .head_width = block.head_width(),
+              .scale_embedding = block.scale_embedding()};
   const config::Residual& residual = from.residual();
   HADAL_ASSIGN_OR_RETURN(const ResidualMethod method, ParseResidualMethod(residual.method()));
   ApplyResidualMethod(method, to);

@@ -42,7 +42,7 @@ TEST(ModelSettingsTest, ReadsBackEveryBit) {
       options.block.activation = Activation::kGeluTanh, options.block.gated = true;
       options.block.biases = Biases::kQkv;
       options.block.positions = Positions::kRotary, options.block.rotary_theta = 5e5, options.block.rotary_share = 0.25;
-      options.block.kv_heads = 1, options.block.head_width = 40;
+      options.block.kv_heads = 1, options.block.head_width = 40, options.block.scale_embedding = false;
     }
     const std::string text = ModelSettingsJson(options);
     const absl::StatusOr<ModelOptions> read = ParseModelSettings(text);

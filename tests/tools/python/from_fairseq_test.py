@@ -74,6 +74,7 @@ class Conversions(unittest.TestCase):
         for options, positions in (("--encoder-learned-pos --decoder-learned-pos", "learned"), ("--no-token-positional-embeddings", "none"),
                                    ("--decoder-learned-pos", None)):
             self.assertEqual(fields("fairseq-train d --arch transformer " + options).get("model.block.positions"), positions, options)
+        self.assertIn("scale_embedding: false", config_of("fairseq-train d --arch transformer --no-scale-embedding"))
         self.assertEqual(fields("fairseq-train d --arch transformer")["optimizer.beta2"], 0.999, "fairseq's default, not hadal's")
 
     def test_nothing_is_dropped_silently(self):

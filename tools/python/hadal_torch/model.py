@@ -6,7 +6,7 @@ through one function. Any dtype. There is no dropout.
 
     every sublayer   x' = post(r·x + b·F(pre(x)))      pre, post ∈ {identity, norm}; F may hold norms and scales of its own
     block            norm, activation, gate, biases, positions and heads are settings["block"]'s; without it those of Vaswani et al. 2017
-    embedding        x0 = sqrt(d)·E[token] + PE[position]: fixed ones counted from 2, learned ones from 0, or none
+    embedding        x0 = sqrt(d)·E[token] + PE[position], or without that factor: fixed ones counted from 2, learned ones from 0, or none
     adaptive         E[token] = E_c[token − first_c]·P_cᵀ, c the token's band; softmax: log_softmax below
     loss             Σ over target tokens of (1 − eps − eps_v)·nll + eps_v·Σ_v(−log p_v), eps_v = eps / (V − 1)
 
@@ -25,7 +25,7 @@ from hadal_torch.plain import DEPTH_RULES, PlainModel, branch_growth, position_t
 
 PAD, EOS = 1, 2
 VASWANI = {"norm": "layer", "norm_epsilon": 1e-5, "activation": "relu", "gated": False, "positions": "sinusoidal",
-           "rotary_theta": 10000.0, "rotary_share": 1.0, "kv_heads": 0, "head_width": 0}
+           "rotary_theta": 10000.0, "rotary_share": 1.0, "kv_heads": 0, "head_width": 0, "scale_embedding": True}
 ACTIVATIONS = {"relu": torch.relu, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu}
 
 
@@ -338,7 +338,8 @@ class Model(torch.nn.Module):
 
     def placed(self, x, stack):
         d, positions = self.settings["d_model"], self.block["positions"]
-        x = math.sqrt(d) * x
+        if self.block["scale_embedding"]:
+            x = math.sqrt(d) * x
         if positions == "learned":
             return x + self.get_parameter(stack + ".embed_positions.weight")[: x.shape[1]]
         return x + torch.tensor(position_table(x.shape[1], d), dtype=self.dtype) if positions == "sinusoidal" else x

@@ -94,7 +94,7 @@ OPTIONS_OF_CODE = {
     "max-target-positions": "`model.max_positions`, the larger of both", "tokens-per-sample": "`model.max_positions`",
     "activation-fn": "`model.block.activation`: relu, gelu, gelu_accurate (\"gelu_tanh\"), swish (\"silu\")",
     "encoder-learned-pos": "`model.block.positions` \"learned\", of both sides", "decoder-learned-pos": "`model.block.positions` \"learned\", of both sides",
-    "no-token-positional-embeddings": "`model.block.positions` \"none\"", "adaptive-softmax-cutoff": "`model.adaptive_cutoffs`",
+    "no-token-positional-embeddings": "`model.block.positions` \"none\"", "no-scale-embedding": "`model.block.scale_embedding` false", "adaptive-softmax-cutoff": "`model.adaptive_cutoffs`",
     "adaptive-input": "`model.sharing` \"all\": input and softmax share bands and tables",
     "adaptive-input-cutoff": "`model.adaptive_cutoffs`, the softmax's", "adaptive-input-factor": "`model.adaptive_factor`, the softmax's",
     "tie-adaptive-weights": "always, with \"all\"", "tie-adaptive-proj": "always, with \"all\"",
@@ -140,7 +140,6 @@ NOTES = {
     "max-tokens-valid": "validation uses the capacity of a micro-batch", "batch-size-valid": "validation uses the capacity of a micro-batch",
     "sentence-avg": "the loss is the mean over target tokens", "user-dir": "code of your own cannot be loaded",
     "encoder-layerdrop": "no LayerDrop", "decoder-layerdrop": "no LayerDrop", "layernorm-embedding": "no norm behind the embedding",
-    "no-scale-embedding": "embeddings are scaled with sqrt(d_model)",
     "load-pretrained-encoder-from": "not there", "encoder-freezing-updates": "not there", "character-embeddings": "not there",
     "no-cross-attention": "not there", "cross-self-attention": "not there", "store-ema": "hadal checkpoint average RUN --last N",
     "ema-decay": "hadal checkpoint average RUN --last N", "stop-min-lr": "not there", "curriculum": "not there",
@@ -254,6 +253,8 @@ class Conversion:
             self.missing.append(f"--activation-fn {activation}: {', '.join(activations)}")
         elif activation != "relu":
             self.fields["model.block.activation"] = activations[activation]
+        if self.get("no-scale-embedding"):
+            self.fields["model.block.scale_embedding"] = False
         learned = [side for side in ("encoder", "decoder") if self.get(f"{side}-learned-pos")]
         sides = ["decoder"] if language_model else ["encoder", "decoder"]
         if self.get("no-token-positional-embeddings"):
@@ -389,7 +390,7 @@ def parse(command: str) -> tuple[Values, list[str], list[str], int]:
 def _text(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(str, value))}]"
-    return json.dumps(value) if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else str(value)
+    return json.dumps(value) if isinstance(value, (str, bool)) else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _print_group(fields: dict[str, Any], indent: str, lines: list[str]) -> None:
