@@ -20,10 +20,15 @@ void CheckOffsets(const ConstTokens& offsets, int64_t rows, const DeviceTiles& d
 void CheckShape(const AttentionShape& shape, int64_t query_rows, int64_t key_rows, int64_t columns) {
   HADAL_CHECK_GE(shape.heads, 1);
   HADAL_CHECK_EQ(columns % shape.heads, 0);
+  HADAL_CHECK_EQ(shape.heads % shape.group, 0);
   HADAL_CHECK_GE(columns, shape.heads);
   CheckOffsets(shape.query_offsets, query_rows, shape.device_tiles);
   CheckOffsets(shape.key_offsets, key_rows, shape.device_tiles);
   HADAL_CHECK_EQ(shape.query_offsets.size, shape.key_offsets.size);
+  if (shape.rotary.active()) {
+    HADAL_CHECK_LE(2 * shape.rotary.half(), columns / shape.heads);
+    HADAL_CHECK_LE(cpu::MaxLength(shape), shape.rotary.table.rows);
+  }
   if (!shape.causal) return;
   for (int64_t n = 0; n < shape.query_offsets.size; ++n) HADAL_CHECK_EQ(shape.query_offsets[n], shape.key_offsets[n]);
 }
@@ -54,8 +59,8 @@ template <typename Args>
 void CheckShared(const Stream& stream, const Args& args) {
   CheckShape(args.shape, args.q.rows, args.k.rows, args.q.columns);
   CheckMatrix(args.q, args.q.rows, args.q.columns);
-  CheckMatrix(args.k, args.k.rows, args.q.columns);
-  CheckMatrix(args.v, args.k.rows, args.q.columns);
+  CheckMatrix(args.k, args.k.rows, args.q.columns / args.shape.group);
+  CheckMatrix(args.v, args.k.rows, args.q.columns / args.shape.group);
   CheckMatrix(args.log_sum_exp, args.q.rows, args.shape.heads);
   CheckDropout(args.dropout, args.shape, args.q.rows);
   HADAL_CHECK_GE(args.scratch.size, AttentionScratch(stream, CapacityOf(args.shape, args.q)));
@@ -74,8 +79,8 @@ void AttentionBackward(const Stream& stream, const AttentionBackwardArgs& args) 
   CheckShared(stream, args);
   CheckMatrix(args.d_output, args.q.rows, args.q.columns);
   CheckMatrix(args.d_q, args.q.rows, args.q.columns);
-  CheckMatrix(args.d_k, args.k.rows, args.q.columns);
-  CheckMatrix(args.d_v, args.k.rows, args.q.columns);
+  CheckMatrix(args.d_k, args.k.rows, args.k.columns);
+  CheckMatrix(args.d_v, args.k.rows, args.k.columns);
   if (stream.device() != nullptr) return stream.device()->kernels().attention_backward(stream, args);
   cpu::AttentionBackward(stream, args);
 }

@@ -3,23 +3,28 @@
 // For each sentence n and head h, with queries Q = q[query rows of n, h·D .. h·D+D) and keys, values alike:
 //   P = softmax(Q·Kᵀ / sqrt(D) + mask)      output = dropout(P)·V
 // mask: none, or causal (key position ≤ query position; queries and keys are then the same sentences).
+// Grouped heads (arXiv 2305.13245): G heads of queries share the keys and values of head h / G. Rotary positions:
+// queries and keys turn (rotary.h) as they are read, d_q and d_k turn back as they are written: no other pass over
+// memory.
 // Sentences are short and heads narrow (32 tokens by 16 columns): a head's scores fit in a core's caches, and packed
 // sentences need no padding. attention.md derives the backward pass.
 // Source: Vaswani et al. 2017 eq. 1; backward recomputes P from the saved log-sum-exp (FlashAttention, arXiv
 // 2205.14135).
-// Shapes: Rq packed query rows, Rk packed key rows, H heads of width D (H·D columns). offsets[n] .. offsets[n+1] are
-// the rows of sentence n. q, k, v and their gradients may be column ranges of one fused matrix, with any stride.
+// Shapes: Rq packed query rows, Rk packed key rows, H heads of width D, K = H / G heads of keys. offsets[n] ..
+// offsets[n+1] are the rows of sentence n. q, k, v and their gradients may be column ranges of one fused matrix, with
+// any stride.
 // Storage: q, k, v, output and their gradients share one type, fp32 or on a device bf16; everything else is fp32.
-// Numerics: fp32. One thread computes a (sentence, head) pair, keys and queries in ascending order. No bit depends on
-// the number of threads, other sentences, the place in the batch or alignment (a dropout mask does depend on the packed
-// row). A NaN in a sentence propagates to its output and gradients. A sentence with queries and no keys has output 0,
-// log-sum-exp -inf and no gradient; either length may be 0.
+// Numerics: fp32. One thread computes a (sentence, key head) pair, its heads, keys and queries in ascending order. No
+// bit depends on the number of threads, other sentences, the place in the batch or alignment (a dropout mask does
+// depend on the packed row). A NaN in a sentence propagates to its output and gradients. A sentence with queries and
+// no keys has output 0, log-sum-exp -inf and no gradient; either length may be 0.
 // Dropout: see random.h (the query row is the packed row).
 // REQUIRES: matching shapes; offsets that ascend from 0 to the number of rows; scratch of AttentionScratch floats
 // (aborts otherwise, with both values); outputs that do not overlap inputs. Blocking; allocates nothing.
 #pragma once
 
 #include "kernels/device_batch.h"
+#include "kernels/rotary.h"
 #include "runtime/random.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
@@ -30,14 +35,16 @@ struct AttentionShape {
   ConstTokens query_offsets;  // [sentences + 1], first 0
   ConstTokens key_offsets;    // [sentences + 1], first 0
   int32_t heads = 1;          // H
+  int32_t group = 1;          // G, divides H
   bool causal = false;        // REQUIRES: equal query and key offsets
+  Rotary rotary;              // REQUIRES: a row for each position, 2h ≤ D
   DeviceTiles device_tiles;   // on a device: the sentences' tiles in device memory; may be empty
 };
 
 struct AttentionForwardArgs {
   AttentionShape shape;
   ConstAnyMatrix q;     // [Rq, H·D]
-  ConstAnyMatrix k, v;  // [Rk, H·D]
+  ConstAnyMatrix k, v;  // [Rk, K·D]
   Dropout dropout;      // on the probabilities
   AnyMatrix output;     // [Rq, H·D] (=): written
   Matrix log_sum_exp;   // [Rq, H]   (=) natural, of the scaled scores; for backward
@@ -53,7 +60,7 @@ struct AttentionBackwardArgs {
   ConstAnyMatrix d_output;  // [Rq, H·D]
   Dropout dropout;          // as in forward
   AnyMatrix d_q;            // [Rq, H·D] (=)
-  AnyMatrix d_k, d_v;       // [Rk, H·D] (=)
+  AnyMatrix d_k, d_v;       // [Rk, K·D] (=)
   Vector scratch;           // as in forward
 };
 void AttentionBackward(const Stream& stream, const AttentionBackwardArgs& args);

@@ -10,7 +10,8 @@ void CachedAttention(const Stream& stream, const CachedAttentionArgs& args) {
   const int64_t rows = args.q.rows;
   HADAL_CHECK_GE(args.heads, 1);
   HADAL_CHECK_EQ(args.q.columns % args.heads, 0);
-  HADAL_CHECK_EQ(args.cache.columns, 2 * args.q.columns);
+  HADAL_CHECK_EQ(args.heads % args.group, 0);
+  HADAL_CHECK_EQ(args.cache.columns, 2 * args.q.columns / args.group);
   HADAL_CHECK(args.cache.storage == args.q.storage && args.output.storage == args.q.storage);
   HADAL_CHECK_EQ(args.output.rows, rows);
   HADAL_CHECK_EQ(args.output.columns, args.q.columns);
@@ -19,13 +20,14 @@ void CachedAttention(const Stream& stream, const CachedAttentionArgs& args) {
   for (int64_t i = 0; i < rows; ++i) {
     HADAL_CHECK_GE(args.lengths[i], 1);
     HADAL_CHECK_LE(args.lengths[i], args.index_stride);
+    if (args.rotary.active()) HADAL_CHECK_LE(args.lengths[i], args.rotary.table.rows);
     for (int64_t p = 0; p < args.lengths[i]; ++p) {
       HADAL_CHECK_GE(args.index[i * args.index_stride + p], 0);
       HADAL_CHECK_LT(args.index[i * args.index_stride + p], args.cache.rows);
     }
   }
   if (stream.device() != nullptr) return stream.device()->kernels().cached_attention(stream, args);
-  HADAL_CHECK_GE(args.scratch.size, stream.threads() * args.index_stride);
+  HADAL_CHECK_GE(args.scratch.size, CachedAttentionScratch(stream, args.index_stride, args.q.columns / args.heads));
   cpu::CachedAttention(stream, args);
 }
 

@@ -2,10 +2,12 @@
 //
 // Hypothesis i has the query q[i] and attends to lengths[i] cached positions. Its position p is the cache's row
 // index[i · index_stride + p]. Beam search reorders the index, never the cache.
-//   output[i, h] = Σ_p softmax_p(q[i,h]·key(p,h) / sqrt(D)) · value(p,h)
+//   output[i, h] = Σ_p softmax_p(q[i,h]·key(p,h/G) / sqrt(D)) · value(p,h/G)
+// With rotary positions (rotary.h) q[i] turns as it is read, at position lengths[i] − 1; cached keys are turned
+// already.
 // A step has one query per hypothesis, so the cost is one read of the cached rows; nothing is gathered or copied.
 // Source: Vaswani et al. 2017 eq. 1.
-// Shapes: B hypotheses, H heads of width D; a cache row is [key (H·D) | value (H·D)].
+// Shapes: B hypotheses, H heads of width D, K = H / G heads of keys; a cache row is [key (K·D) | value (K·D)].
 // Storage: q, cache and output share one type, fp32 or on a device bf16.
 // Numerics: fp32. On the CPU one thread computes a row, positions in ascending order; for a device see
 // cuda/cached_attention.h. A row's result does not depend on other rows or on the place of its entries in the cache.
@@ -13,6 +15,7 @@
 // asynchronous on a device; allocates nothing.
 #pragma once
 
+#include "kernels/rotary.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
 
@@ -20,7 +23,7 @@ namespace hadal {
 
 struct CachedAttentionArgs {
   ConstAnyMatrix q;      // [B, H·D]
-  ConstAnyMatrix cache;  // [cache rows, 2·H·D]
+  ConstAnyMatrix cache;  // [cache rows, 2·K·D]
   ConstTokens index;     // [B · index_stride]
   int64_t index_stride = 0;
   ConstTokens lengths;  // [B]
@@ -30,9 +33,16 @@ struct CachedAttentionArgs {
   const int32_t* device_index = nullptr;
   const int32_t* device_lengths = nullptr;
   int32_t heads = 1;
-  AnyMatrix output;  // [B, H·D] (=): written
-  Vector scratch;    // on the CPU stream.threads() · index_stride floats; empty on a device
+  int32_t group = 1;  // G, divides H
+  Rotary rotary;      // REQUIRES: a row for each position
+  AnyMatrix output;   // [B, H·D] (=): written
+  Vector scratch;     // CachedAttentionScratch(...) floats; empty on a device
 };
 void CachedAttention(const Stream& stream, const CachedAttentionArgs& args);
+
+// Returns the floats of scratch on the CPU.
+inline int64_t CachedAttentionScratch(const Stream& stream, int64_t index_stride, int64_t head_width) {
+  return stream.threads() * (index_stride + head_width);
+}
 
 }  // namespace hadal

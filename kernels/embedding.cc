@@ -1,5 +1,7 @@
 #include "kernels/embedding.h"
 
+#include <limits>
+
 #include "kernels/cpu/operations.h"
 #include "kernels/device_kernels.h"
 #include "runtime/check.h"
@@ -32,28 +34,30 @@ void CheckOffsets(const ConstTokens& offsets, int64_t rows, int64_t positions, c
 void FillSinusoidalPositions(Matrix table) {
   constexpr int64_t kFirstPosition = 2;  // fairseq: padding index 1, plus 1
   const int64_t half = table.columns / 2;
-  for (int64_t p = 0; p < table.rows; ++p) {
-    float* row = table.row(p);
-    for (int64_t i = 0; i < half; ++i) {
-      const double exponent = half > 1 ? static_cast<double>(i) / (half - 1) : 0.0;
-      const double angle = (p + kFirstPosition) * Pow(10000.0, -exponent);
-      row[i] = static_cast<float>(Sin(angle));
-      row[half + i] = static_cast<float>(Cos(angle));
+  for (int64_t i = 0; i < half; ++i) {
+    const double exponent = half > 1 ? static_cast<double>(i) / (half - 1) : 0.0;
+    const double frequency = Pow(10000.0, -exponent);
+    for (int64_t p = 0; p < table.rows; ++p) {
+      const double angle = (p + kFirstPosition) * frequency;
+      table.row(p)[i] = static_cast<float>(Sin(angle));
+      table.row(p)[half + i] = static_cast<float>(Cos(angle));
     }
-    if (table.columns % 2 == 1) row[table.columns - 1] = 0.0f;
   }
+  if (table.columns % 2 == 0) return;
+  for (int64_t p = 0; p < table.rows; ++p) table.row(p)[table.columns - 1] = 0.0f;
 }
 
 void EmbeddingForward(const Stream& stream, const EmbeddingForwardArgs& args) {
   if (args.tokens.size == 0) return;
   HADAL_CHECK_EQ(args.x.rows, args.tokens.size);
   HADAL_CHECK_EQ(args.table.columns, args.x.columns);
-  HADAL_CHECK_EQ(args.positions.columns, args.x.columns);
+  if (!args.positions.empty()) HADAL_CHECK_EQ(args.positions.columns, args.x.columns);
+  const int64_t positions = args.positions.empty() ? std::numeric_limits<int32_t>::max() : args.positions.rows;
   if (args.row_positions.empty()) {
-    CheckOffsets(args.offsets, args.tokens.size, args.positions.rows, args.device_tokens);
+    CheckOffsets(args.offsets, args.tokens.size, positions, args.device_tokens);
   } else {
     HADAL_CHECK_EQ(args.row_positions.size, args.tokens.size);
-    CheckTokens(args.row_positions, args.positions.rows);
+    CheckTokens(args.row_positions, positions);
   }
   CheckTokens(args.tokens, args.table.rows, args.device_tokens);
   if (stream.device() != nullptr) return stream.device()->kernels().embedding_forward(stream, args);
@@ -65,6 +69,10 @@ void EmbeddingBackward(const Stream& stream, const EmbeddingBackwardArgs& args) 
   HADAL_CHECK_EQ(args.dx.rows, args.tokens.size);
   HADAL_CHECK_EQ(args.d_table.columns, args.dx.columns);
   CheckTokens(args.tokens, args.d_table.rows, args.device_tokens);
+  if (!args.d_positions.empty()) {
+    HADAL_CHECK_EQ(args.d_positions.columns, args.dx.columns);
+    CheckOffsets(args.offsets, args.tokens.size, args.d_positions.rows, args.device_tokens);
+  }
   if (stream.device() != nullptr) return stream.device()->kernels().embedding_backward(stream, args);
   cpu::EmbeddingBackward(stream, args);
 }

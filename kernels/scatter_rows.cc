@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "kernels/cpu/cached_attention.h"
 #include "kernels/device_kernels.h"
 #include "runtime/check.h"
 
@@ -16,12 +17,19 @@ void ScatterRows(const Stream& stream, const ScatterRowsArgs& args) {
     HADAL_CHECK_GE(args.index[i], 0);
     HADAL_CHECK_LT(args.index[i], args.y.rows);
   }
+  if (args.rotary.active()) {
+    HADAL_CHECK_EQ(args.positions.size, args.x.rows);
+    HADAL_CHECK_LE(2 * args.rotary.half(), args.head_width);
+    HADAL_CHECK_EQ(args.turned_columns % args.head_width, 0);
+    for (int64_t i = 0; i < args.positions.size; ++i) HADAL_CHECK_LT(args.positions[i], args.rotary.table.rows);
+  }
   if (stream.device() != nullptr) return stream.device()->kernels().scatter_rows(stream, args);
   const ConstMatrix x = args.x.floats();
   const Matrix y = args.y.floats();
   for (int64_t i = 0; i < x.rows; ++i) {
     std::memcpy(y.row(args.index[i]), x.row(i), x.columns * sizeof(float));
   }
+  if (args.rotary.active()) cpu::TurnScatteredKeys(args);
 }
 
 }  // namespace hadal

@@ -1,11 +1,14 @@
 // Copies rows to given rows: y[index[i]] = x[i]. A decoding step writes its keys and values to the cache with it.
+// With rotary positions (rotary.h) the heads in the first columns, the keys, turn on their way.
 //
 // Shapes: B rows of W columns into R rows. Storage: x and y share one type, fp32, or on a device bf16. Numerics:
-// copies.
-// REQUIRES: 0 ≤ index[i] < R (aborts); x and y do not overlap. If several rows have the same index, the result may be
-// any of them, or parts of several. Blocking on the CPU, asynchronous on a device; allocates nothing.
+// copies; what turns, in fp32.
+// REQUIRES: 0 ≤ index[i] < R, positions within the table (aborts); x and y do not overlap. If several rows have the
+// same index, the result may be any of them, or parts of several. Blocking on the CPU, asynchronous on a
+// device; allocates nothing.
 #pragma once
 
+#include "kernels/rotary.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
 
@@ -16,6 +19,10 @@ struct ScatterRowsArgs {
   ConstTokens index;                      // [B]
   const int32_t* device_index = nullptr;  // on a device: its address there; null: the host's values are copied
   AnyMatrix y;                            // [R, W] (=): written, in the rows of index
+  Rotary rotary;
+  int64_t turned_columns = 0, head_width = 0;  // with `rotary`: the first columns, of whole heads
+  ConstTokens positions;                       // [B] with `rotary`
+  const int32_t* device_positions = nullptr;   // on a device: positions in device memory; null: a kernel argument
 };
 void ScatterRows(const Stream& stream, const ScatterRowsArgs& args);
 

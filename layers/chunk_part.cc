@@ -35,9 +35,11 @@ Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, 
                      ArenaLayout& layout)
     : storage_(plan.compute_storage),
       width_(plan.options.d_model),
+      query_width_(plan.options.query_width()),
       logit_columns_(LogitColumns(plan.options)),
       logit_rows_(LogitRows(stream.kind(), plan)),
-      logit_stride_(LogitStride(stream.kind(), logit_columns_)) {
+      logit_stride_(LogitStride(stream.kind(), logit_columns_)),
+      rotary_(plan, layout) {
   const std::string category = "workspace";
   const auto reserve = [&](int64_t elements) { return layout.ReserveBytes(category, elements * BytesOf(storage_)); };
   const int64_t rows = std::max(capacity.source_rows, capacity.target_rows);
@@ -46,7 +48,7 @@ Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, 
   attention_floats_ = AttentionScratch(stream, {.query_rows = rows,
                                                 .max_length = capacity.max_length,
                                                 .heads = plan.options.heads,
-                                                .head_width = d / plan.options.heads});
+                                                .head_width = plan.options.head_width()});
   attention_slice_ = layout.Reserve<float>(category, attention_floats_);
   loss_rows_ = std::max(capacity.target_rows, kLogitRows);
   logits_slice_ = reserve(std::min(logit_rows_, loss_rows_) * logit_stride_);
@@ -54,14 +56,15 @@ Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, 
   host_row_slice_ = layout.ReserveHostBytes(category, 2 * loss_rows_ * int64_t{sizeof(float)});
   if (purpose == Purpose::kInference) return;
   branch_input_slice_ = reserve(rows * d);
-  attended_slice_ = reserve(rows * d);
+  attended_slice_ = reserve(rows * query_width_);
   const StackMethod &encoder = plan.options.encoder, &decoder = plan.options.decoder;
   const int32_t residuals = std::max(encoder.residual_streams, decoder.residual_streams);
   if (encoder.skip_gain != 0 || decoder.skip_gain != 0 || residuals > 1) {
     layer_input_slice_ = layout.Reserve<float>(category, rows * d);
   }
   const bool hidden_norm = encoder.ffn_inner_norm || decoder.ffn_inner_norm;
-  partial_floats_ = ResidualNormPartials(rows, hidden_norm ? std::max<int64_t>(d, plan.options.d_ff) : d);
+  const int64_t widest_norm = std::max({d, query_width_, int64_t{hidden_norm ? plan.options.d_ff : 0}});
+  partial_floats_ = ResidualNormPartials(rows, widest_norm);
   if (encoder.combine_layers || decoder.combine_layers) {
     const int64_t entries = std::max(plan.options.encoder_layers, plan.options.decoder_layers) + 1;
     partial_floats_ = std::max(partial_floats_, WeightedSumPartials(rows, entries));
@@ -70,8 +73,9 @@ Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, 
   partial_slice_ = layout.Reserve<float>(category, partial_floats_);
   if (stream.kind() == DeviceKind::kCpu) return;
   gradient_batch_ = std::make_unique<GradientBatch>();
-  batch_floats_ = GradientBatch::Floats(rows, hidden_norm ? std::max<int64_t>(d, plan.options.d_ff) : d,
-                                        std::max<int64_t>(3 * d, plan.options.d_ff));
+  const int64_t qkv_width = query_width_ + 2 * int64_t{plan.options.key_width()};
+  batch_floats_ = GradientBatch::Floats(
+      rows, widest_norm, std::max(qkv_width, (plan.options.feed_forward_products() - 1) * int64_t{plan.options.d_ff}));
   batch_slice_ = layout.Reserve<float>(category, batch_floats_);
 }
 
@@ -86,6 +90,7 @@ int64_t Workspace::DecodeRows(const ModelPlan& plan) {
 }
 
 void Workspace::Bind(const Arena& arena) {
+  rotary_.Bind(arena);
   branch_ = arena.Get<std::byte>(branch_slice_);
   branch_input_ = arena.Get<std::byte>(branch_input_slice_);
   attended_ = arena.Get<std::byte>(attended_slice_);

@@ -1,11 +1,12 @@
 // Cross-attention: queries from the residual stream, keys and values from the encoder's output m (not normalised
 // again).
-//   y = Concat_h(softmax(q_h·k_hᵀ/sqrt(D))·v_h)·W_oᵀ,  q = x·W_qᵀ + b_q,  k|v = m·W_kvᵀ + b_kv (one product)
-// Shapes: x, y [Rt, d], m [Rs, d], Rt target and Rs source rows; H heads of D = d / H.
+//   y = Concat_h(softmax(q_h·k_gᵀ/sqrt(D))·v_g)·W_oᵀ,  q = x·W_qᵀ + b_q,  k|v = m·W_kvᵀ + b_kv (one product)
+// g is the head of keys of head h. Rotary positions are self-attention's alone.
+// Shapes: x, y [Rt, d], m [Rs, d], Rt target and Rs source rows; H heads of D columns, Q = H·D; K heads of keys.
 // Source: Vaswani et al. 2017 section 3.2.
 // R-Fixup subtracts a scalar from the queries' input (chunk_part.h).
-// Saved: attended [Rt, d] (the heads' outputs), the shifted input [Rt, d]; only for the input half: q [Rt, d], k|v
-// [Rs, 2d], log-sum-exp [Rt, H]. Pending: the gradients of q [Rt, d] and k|v [Rs, 2d].
+// Saved: attended [Rt, Q] (the heads' outputs), the shifted input [Rt, d]; only for the input half: q [Rt, Q], k|v
+// [Rs, 2·K·D], log-sum-exp [Rt, H]. Pending: the gradients of q [Rt, Q] and k|v [Rs, 2·K·D].
 // The encoder output's gradient is added up in fp32, by the cross-attentions in descending sublayer order. Everything
 // else: chunk_part.h, kernels/attention.h.
 #include "kernels/attention.h"
@@ -53,8 +54,8 @@ class CrossAttention final : public Branch {
   bool adds_output_bias_;  // a norm follows (branch_parts.cc)
   InputShift shift_;
   Storage storage_;
-  int64_t d_model_;
-  int32_t heads_;
+  int64_t d_model_, query_width_, key_width_;
+  int32_t heads_, group_;
   double dropout_;
 };
 
@@ -70,7 +71,10 @@ CrossAttention::CrossAttention(const ModelPlan& plan, int32_t sublayer)
       shift_(plan, sublayer, ParameterRole::kQueryShift),
       storage_(plan.compute_storage),
       d_model_(plan.options.d_model),
+      query_width_(plan.options.query_width()),
+      key_width_(plan.options.key_width()),
       heads_(plan.options.heads),
+      group_(plan.options.heads / plan.options.kv_heads()),
       dropout_(plan.options.attention_dropout) {}
 
 template <typename Byte>
@@ -78,11 +82,11 @@ CrossAttention::Saved<Byte> CrossAttention::Views(Byte* saved, Byte* saved_input
                                                   int64_t source_rows) const {
   SavedTensors kept(saved);
   Saved<Byte> s;
-  s.attended = kept.Take(storage_, target_rows, d_model_);
+  s.attended = kept.Take(storage_, target_rows, query_width_);
   if (shift_.present()) s.shifted = kept.Take(storage_, target_rows, d_model_);
   SavedTensors input = kept.Behind(saved_input);
-  s.query = input.Take(storage_, target_rows, d_model_);
-  s.key_value = input.Take(storage_, source_rows, 2 * d_model_);
+  s.query = input.Take(storage_, target_rows, query_width_);
+  s.key_value = input.Take(storage_, source_rows, 2 * key_width_);
   s.log_sum_exp = input.TakeFloats(target_rows, heads_);
   s.bytes = {.kept = kept.bytes(), .input = input.bytes()};
   return s;
@@ -92,8 +96,8 @@ CrossAttention::Pending CrossAttention::PendingViews(std::byte* pending, int64_t
                                                      int64_t source_rows) const {
   SavedTensors tensors(pending);
   Pending p;
-  p.d_query = tensors.Take(storage_, target_rows, d_model_);
-  p.d_key_value = tensors.Take(storage_, source_rows, 2 * d_model_);
+  p.d_query = tensors.Take(storage_, target_rows, query_width_);
+  p.d_key_value = tensors.Take(storage_, source_rows, 2 * key_width_);
   p.bytes = tensors.bytes();
   return p;
 }
@@ -102,6 +106,7 @@ AttentionShape CrossAttention::ShapeOf(const SublayerContext& context) const {
   return {.query_offsets = context.offsets(Stack::kDecoder),
           .key_offsets = context.offsets(Stack::kEncoder),
           .heads = heads_,
+          .group = group_,
           .causal = false,
           .device_tiles = context.device_batch == nullptr ? DeviceTiles() : context.device_batch->cross};
 }
@@ -119,8 +124,8 @@ void CrossAttention::Forward(const SublayerContext& context, const PartTensors& 
                                  .y = s.key_value});
   AttentionForward(context.stream, {.shape = ShapeOf(context),
                                     .q = s.query,
-                                    .k = s.key_value.Columns(0, d_model_),
-                                    .v = s.key_value.Columns(d_model_, d_model_),
+                                    .k = s.key_value.Columns(0, key_width_),
+                                    .v = s.key_value.Columns(key_width_, key_width_),
                                     .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kAttention),
                                     .output = s.attended,
                                     .log_sum_exp = s.log_sum_exp,
@@ -140,14 +145,14 @@ void CrossAttention::BackwardInput(const SublayerContext& context, const PartTen
                       {.dy = tensors.d_y, .weight = parameters.ProductWeight(output_weight_), .dx = d_attended});
   AttentionBackward(context.stream, {.shape = ShapeOf(context),
                                      .q = s.query,
-                                     .k = s.key_value.Columns(0, d_model_),
-                                     .v = s.key_value.Columns(d_model_, d_model_),
+                                     .k = s.key_value.Columns(0, key_width_),
+                                     .v = s.key_value.Columns(key_width_, key_width_),
                                      .log_sum_exp = s.log_sum_exp,
                                      .d_output = d_attended,
                                      .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kAttention),
                                      .d_q = p.d_query,
-                                     .d_k = p.d_key_value.Columns(0, d_model_),
-                                     .d_v = p.d_key_value.Columns(d_model_, d_model_),
+                                     .d_k = p.d_key_value.Columns(0, key_width_),
+                                     .d_v = p.d_key_value.Columns(key_width_, key_width_),
                                      .scratch = context.workspace.attention_scratch()});
   shift_.BackwardInput(context, {.dy = p.d_query,
                                  .weight = parameters.ProductWeight(query_weight_),

@@ -79,7 +79,7 @@ absl::Status CheckDeviceSupport(const ModelPlan& plan, const DeviceKernels& kern
   if (row > kernels.widest_row) {
     return Missing(absl::StrCat("LayerNorm over ", row, " columns (the widest has ", kernels.widest_row, ")"));
   }
-  if (const int64_t head = model.d_model / model.heads; head > kernels.widest_head) {
+  if (const int64_t head = model.head_width(); head > kernels.widest_head) {
     return Missing(
         absl::StrCat("attention with heads of ", head, " columns (the widest have ", kernels.widest_head, ")"));
   }

@@ -21,20 +21,22 @@ IncrementalScratch::IncrementalScratch(const ModelPlan& plan, const Capacity& ca
       rows_(capacity.rows),
       width_(plan.options.d_model),
       residual_count_(plan.Residuals(Stack::kDecoder)),
-      attention_floats_(stream.threads() * capacity.longest) {
+      attention_floats_(CachedAttentionScratch(stream, capacity.longest, plan.options.head_width())) {
   const int64_t rows = capacity.rows;
+  const int64_t query_width = plan.options.query_width(), key_width = plan.options.key_width();
   const auto reserve = [&](int64_t elements, Storage storage) {
     return layout.ReserveBytes("decode workspace", elements * BytesOf(storage));
   };
   const auto reserve_floats = [&](int64_t floats) { return reserve(floats, Storage::kFloat32); };
-  inner_slice_ = reserve(
-      std::max(rows * std::max<int64_t>(3 * width_, (plan.options.block.gated ? 2 : 1) * int64_t{plan.options.d_ff}),
-               capacity.encoder_rows * 2 * width_),
-      storage_);
+  inner_slice_ =
+      reserve(std::max(rows * std::max(query_width + 2 * key_width,
+                                       (plan.options.feed_forward_products() - 1) * int64_t{plan.options.d_ff}),
+                       capacity.encoder_rows * 2 * key_width),
+              storage_);
   if (!plan.options.fuses_activation()) hidden_slice_ = reserve(rows * plan.options.d_ff, storage_);
-  attended_slice_ = reserve(rows * width_, storage_);
+  attended_slice_ = reserve(rows * std::max(width_, query_width), storage_);
   branch_slice_ = reserve(rows * width_, storage_);
-  normed_slice_ = reserve(rows * width_, storage_);
+  normed_slice_ = reserve(rows * std::max(width_, query_width), storage_);
   if (residual_storage_ != storage_) sum_slice_ = reserve(rows * width_, residual_storage_);
   if (plan.options.decoder.skip_gain != 0) layer_input_slice_ = reserve(rows * width_, residual_storage_);
   if (plan.options.decoder.ffn_inner_norm || plan.options.decoder.fixup_scalars)
@@ -75,7 +77,10 @@ IncrementalSublayer::IncrementalSublayer(const ModelPlan& plan, int32_t sublayer
       out_storage_(plan.segment_storage(Stack::kDecoder, sublayer + 1)),
       d_model_(plan.options.d_model),
       d_ff_(plan.options.d_ff),
+      query_width_(plan.options.query_width()),
+      key_width_(plan.options.key_width()),
       heads_(plan.options.heads),
+      group_(plan.options.heads / plan.options.kv_heads()),
       keeps_input_(kind_ == SublayerKind::kSelfAttention && plan.options.decoder.skip_gain != 0),
       begins_stack_(plan.begins_stack(sublayer)),
       ends_stack_(plan.ends_stack(sublayer + 1)),
@@ -109,7 +114,7 @@ void IncrementalSublayer::CacheEncoderOutput(const Stream& stream, const Paramet
                                              const IncrementalScratch& scratch, ConstAnyMatrix encoder_output,
                                              const CacheRows& rows, AnyMatrix cache) const {
   HADAL_CHECK(kind_ == SublayerKind::kCrossAttention);
-  const AnyMatrix key_value = scratch.inner(encoder_output.rows, 2 * d_model_);
+  const AnyMatrix key_value = scratch.inner(encoder_output.rows, 2 * key_width_);
   LinearForward(stream, {.x = encoder_output,
                          .weight = parameters.ProductWeight(key_value_weight_, 2),
                          .bias = parameters.ProductBias(key_value_bias_, 2),
@@ -118,8 +123,8 @@ void IncrementalSublayer::CacheEncoderOutput(const Stream& stream, const Paramet
 }
 
 void IncrementalSublayer::Attend(const IncrementalContext& context, ConstAnyMatrix q, ConstAnyMatrix cache,
-                                 const CacheIndex& index, AnyMatrix y) const {
-  const AnyMatrix attended = context.scratch.attended(q.rows);
+                                 const CacheIndex& index, const Rotary& rotary, AnyMatrix y) const {
+  const AnyMatrix attended = context.scratch.attended(q.rows, query_width_);
   CachedAttention(context.stream, {.q = q,
                                    .cache = cache,
                                    .index = index.indices,
@@ -128,6 +133,8 @@ void IncrementalSublayer::Attend(const IncrementalContext& context, ConstAnyMatr
                                    .device_index = index.device_indices,
                                    .device_lengths = index.device_lengths,
                                    .heads = heads_,
+                                   .group = group_,
+                                   .rotary = rotary,
                                    .output = attended,
                                    .scratch = context.scratch.attention()});
   if (head_scale_ >= 0) {
@@ -135,12 +142,13 @@ void IncrementalSublayer::Attend(const IncrementalContext& context, ConstAnyMatr
                      {.x = attended, .gain = context.parameters.WeightVector(head_scale_), .y = attended});
   }
   // The sublayer's input has been read, so the inner norm may reuse the place of the norm before the branch.
-  const AnyMatrix normed = context.scratch.normed(q.rows);
+  const AnyMatrix normed = context.scratch.normed(q.rows, query_width_);
   if (inner_norm_scale_ >= 0) Norm(context, inner_norm_scale_, attended, normed);
   LinearForwardArgs product{.x = inner_norm_scale_ >= 0 ? normed : attended,
                             .weight = context.parameters.ProductWeight(output_weight_),
                             .y = y};
-  Project(context, product, inner_norm_scale_ >= 0 ? attended : normed);
+  Project(context, product,
+          inner_norm_scale_ >= 0 ? context.scratch.attended(q.rows, d_model_) : context.scratch.normed(q.rows));
 }
 
 void IncrementalSublayer::Project(const IncrementalContext& context, LinearForwardArgs product, AnyMatrix free) const {
@@ -154,25 +162,32 @@ void IncrementalSublayer::Project(const IncrementalContext& context, LinearForwa
 
 void IncrementalSublayer::SelfAttention(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix cache,
                                         AnyMatrix y) const {
-  const AnyMatrix qkv = context.scratch.inner(x.rows, 3 * d_model_);
+  const AnyMatrix qkv = context.scratch.inner(x.rows, query_width_ + 2 * key_width_);
   LinearForward(context.stream, {.x = x,
                                  .weight = context.parameters.ProductWeight(input_weight_, 3),
                                  .bias = context.parameters.ProductBias(input_bias_, 3),
                                  .y = qkv});
   const CacheRows& to = context.rows.cache_rows;
-  ScatterRows(context.stream,
-              {.x = qkv.Columns(d_model_, 2 * d_model_), .index = to.rows, .device_index = to.device_rows, .y = cache});
-  Attend(context, qkv.Columns(0, d_model_), cache, context.rows.self, y);
+  ScatterRows(context.stream, {.x = qkv.Columns(query_width_, 2 * key_width_),
+                               .index = to.rows,
+                               .device_index = to.device_rows,
+                               .y = cache,
+                               .rotary = context.rotary,
+                               .turned_columns = key_width_,
+                               .head_width = query_width_ / heads_,
+                               .positions = context.rows.positions,
+                               .device_positions = context.rows.device_tokens.positions});
+  Attend(context, qkv.Columns(0, query_width_), cache, context.rows.self, context.rotary, y);
 }
 
 void IncrementalSublayer::CrossAttention(const IncrementalContext& context, ConstAnyMatrix x, ConstAnyMatrix cache,
                                          AnyMatrix y) const {
-  const AnyMatrix query = context.scratch.inner(x.rows, d_model_);
+  const AnyMatrix query = context.scratch.inner(x.rows, query_width_);
   LinearForward(context.stream, {.x = x,
                                  .weight = context.parameters.ProductWeight(input_weight_),
                                  .bias = context.parameters.ProductBias(input_bias_),
                                  .y = query});
-  Attend(context, query, cache, context.rows.encoder_output, y);
+  Attend(context, query, cache, context.rows.encoder_output, Rotary(), y);
 }
 
 void IncrementalSublayer::FeedForward(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix y) const {
@@ -235,7 +250,7 @@ ConstAnyMatrix IncrementalSublayer::BranchInput(const IncrementalContext& contex
   }
   if (input_norm_scale_ >= 0) {
     // The branch has not been computed yet, so its place is free for a norm of the norm.
-    const AnyMatrix normed = read.data == input.data ? context.scratch.attended(x.rows) : input;
+    const AnyMatrix normed = read.data == input.data ? context.scratch.attended(x.rows, d_model_) : input;
     Norm(context, input_norm_scale_, read, normed);
     read = normed;
   }

@@ -13,7 +13,8 @@
 // With several residual streams (layers/hyper_segment.cc) x and `out` are [n·B, d], the residuals of a row side by
 // side; before and after the stack there is one.
 //
-// Cache: one matrix per decoder layer, for self- and cross-attention; a row is [k | v], 2d numbers. A row is written
+// Cache: one matrix per decoder layer, for self- and cross-attention; a row is [k | v] of the heads of keys, 2·K·D
+// numbers; keys of self-attention have turned to their positions if these are rotary. A row is written
 // once and never moved. An index lists the rows of each hypothesis (kernels/cached_attention.h), so reordering a beam
 // moves integers only.
 // Storage: weights, caches and the products' operands and results as ModelPlan::compute_storage, the residual stream as
@@ -32,6 +33,7 @@
 #include "kernels/device_batch.h"
 #include "kernels/hyper_connection.h"
 #include "kernels/linear.h"
+#include "kernels/rotary.h"
 #include "layers/model_plan.h"
 #include "layers/parameter_store.h"
 #include "runtime/arena.h"
@@ -84,9 +86,11 @@ class IncrementalScratch {
 
   // The result of a branch's first product: q|k|v, q, or the feed-forward's. The next names say what they hold.
   AnyMatrix inner(int64_t rows, int64_t columns) const { return {inner_, rows, columns, storage_}; }
-  AnyMatrix attended(int64_t rows) const { return {attended_, rows, width_, storage_}; }
+  // [rows, columns], columns ≤ max(d, H·D): the heads' outputs, and a free place before them.
+  AnyMatrix attended(int64_t rows, int64_t columns) const { return {attended_, rows, columns, storage_}; }
   AnyMatrix branch(int64_t rows) const { return {branch_, rows, width_, storage_}; }
-  AnyMatrix normed(int64_t rows) const { return {normed_, rows, width_, storage_}; }
+  AnyMatrix normed(int64_t rows) const { return normed(rows, width_); }
+  AnyMatrix normed(int64_t rows, int64_t columns) const { return {normed_, rows, columns, storage_}; }
   AnyMatrix hidden(int64_t rows, int64_t columns) const { return {hidden_, rows, columns, storage_}; }
   AnyMatrix normed_hidden(int64_t rows, int64_t columns) const { return {normed_hidden_, rows, columns, storage_}; }
   // For a sum that is not the sublayer's output, in the residual stream's type. The same memory as branch() if both
@@ -122,6 +126,7 @@ struct IncrementalContext {
   const ParameterStore& parameters;
   const IncrementalScratch& scratch;
   const IncrementalRows& rows;
+  Rotary rotary;       // of self-attention
   int64_t update = 1;  // determines the branch gains; ≥ 1
   // On a device: the branch gains of sublayers ≥ first_sublayer in device memory; null: computed from `update`.
   const float* branch_gains = nullptr;
@@ -141,7 +146,7 @@ class IncrementalSublayer {
 
   // Writes to `out` the sublayer's result with its residual connection. x, out [B, d], in the residual stream's type;
   // after the last sublayer of a stack that does not combine its layers, `out` has the type that products read
-  // (out_storage()). `out` must not alias x. `cache` [cache rows, 2d]: of the layer; not read by a feed-forward.
+  // (out_storage()). `out` must not alias x. `cache` [cache rows, 2·K·D]: of the layer; not read by a feed-forward.
   // `second` [B, d]: the stack's second stream, updated in place (second_stream.h); empty if it has none.
   void Step(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix cache, AnyMatrix out, Matrix second) const;
   // The type of `out`, and the number of residual streams in it.
@@ -153,7 +158,7 @@ class IncrementalSublayer {
   void CrossAttention(const IncrementalContext& context, ConstAnyMatrix x, ConstAnyMatrix cache, AnyMatrix y) const;
   void FeedForward(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix y) const;
   void Attend(const IncrementalContext& context, ConstAnyMatrix q, ConstAnyMatrix cache, const CacheIndex& index,
-              AnyMatrix y) const;
+              const Rotary& rotary, AnyMatrix y) const;
   // The last product, and the norm after the branch if there is one; `free`: memory like product.y for that norm's
   // input.
   void Project(const IncrementalContext& context, LinearForwardArgs product, AnyMatrix free) const;
@@ -178,8 +183,8 @@ class IncrementalSublayer {
   const SublayerRecord record_;
   SublayerKind kind_;
   Storage storage_, residual_storage_, out_storage_;
-  int64_t d_model_, d_ff_;
-  int32_t heads_;
+  int64_t d_model_, d_ff_, query_width_, key_width_;
+  int32_t heads_, group_;
   bool keeps_input_;  // the first sublayer of a layer whose last sum adds the layer's input
   bool begins_stack_, ends_stack_;
   int64_t residuals_;

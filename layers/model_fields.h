@@ -32,6 +32,10 @@ inline constexpr Word<Activation> kActivationWords[] = {{"relu", Activation::kRe
                                                         {"gelu", Activation::kGelu},
                                                         {"gelu_tanh", Activation::kGeluTanh},
                                                         {"silu", Activation::kSilu}};
+inline constexpr Word<Positions> kPositionsWords[] = {{"sinusoidal", Positions::kSinusoidal},
+                                                      {"learned", Positions::kLearned},
+                                                      {"rotary", Positions::kRotary},
+                                                      {"none", Positions::kNone}};
 inline constexpr Word<Biases> kBiasesWords[] = {{"all", Biases::kAll}, {"none", Biases::kNone}, {"qkv", Biases::kQkv}};
 
 enum class FieldAge {
@@ -87,6 +91,12 @@ void ForEachBlockField(Visit visit) {
   visit("activation", &Block::activation, kActivationWords);
   visit("gated", &Block::gated);
   visit("biases", &Block::biases, kBiasesWords);
+  visit("positions", &Block::positions, kPositionsWords);
+  visit("rotary_theta", &Block::rotary_theta);
+  visit("rotary_share", &Block::rotary_share);
+  visit("kv_heads", &Block::kv_heads);
+  visit("head_width", &Block::head_width);
+  visit("scale_embedding", &Block::scale_embedding);
 }
 
 // As ForEachStackField, for the fields of ModelOptions.

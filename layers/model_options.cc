@@ -35,8 +35,39 @@ absl::Status ValidateResiduals(const char* name, const StackMethod& stack) {
                                                  "residual_streams to 1, or the other to its value in \"mhc\"."));
 }
 
+absl::Status CheckHeads(const ModelOptions& options) {
+  HADAL_RETURN_IF_ERROR(InRange("heads", options.heads, 1, 65536));
+  HADAL_RETURN_IF_ERROR(InRange("block.head_width", options.block.head_width, 0, 65536));
+  HADAL_RETURN_IF_ERROR(InRange("block.kv_heads", options.block.kv_heads, 0, options.heads));
+  if (options.block.head_width == 0 && options.d_model % options.heads != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("model: heads = ", options.heads, " must divide d_model = ",
+                                                   options.d_model, ", or block.head_width must be set"));
+  }
+  if (options.heads % options.kv_heads() == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("model: block.kv_heads = ", options.kv_heads(), " must divide heads = ", options.heads));
+}
+
+absl::Status CheckPositions(const ModelOptions& options) {
+  const Block& block = options.block;
+  if (block.positions == Positions::kLearned && options.reads_speech()) {
+    return absl::InvalidArgumentError(
+        "model: block.positions \"learned\" is not allowed with speech, whose front end adds fixed positions. Set "
+        "block.positions to \"sinusoidal\", \"rotary\" or \"none\".");
+  }
+  if (block.positions != Positions::kRotary) return absl::OkStatus();
+  HADAL_RETURN_IF_ERROR(InRange("block.rotary_theta", block.rotary_theta, 1, 1e12));
+  HADAL_RETURN_IF_ERROR(InRange("block.rotary_share", block.rotary_share, 0, 1));
+  if (options.rotary_width() >= 2 && options.rotary_width() % 2 == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("model: block.rotary_share = ", block.rotary_share, " of heads of ",
+                                                 options.head_width(), " columns turns ", options.rotary_width(),
+                                                 " columns, but columns turn in pairs. Set it so that their number is "
+                                                 "even, or block.positions to \"none\"."));
+}
+
 absl::Status ValidateBlock(const ModelOptions& options) {
   HADAL_RETURN_IF_ERROR(InRange("block.norm_epsilon", options.block.norm_epsilon, 1e-12, 0.1));
+  HADAL_RETURN_IF_ERROR(CheckPositions(options));
   const bool fixup = options.decoder.fixup_scalars || (options.has_encoder() && options.encoder.fixup_scalars);
   if (!fixup || options.fuses_activation()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -165,6 +196,15 @@ absl::Status CheckAdaptive(const ModelOptions& options) {
 
 }  // namespace
 
+float ModelOptions::embedding_factor() const {
+  return block.scale_embedding ? std::sqrt(static_cast<float>(d_model)) : 1.0f;
+}
+
+int32_t ModelOptions::rotary_width() const {
+  // 0.29 of 100 columns are 29, although the product of the doubles is below that.
+  return static_cast<int32_t>(std::floor(block.rotary_share * head_width() + 1e-9));
+}
+
 double DepthInitFactor(DepthInit init, int32_t layer, int32_t layers) {
   switch (init) {
     case DepthInit::kFlat:
@@ -194,7 +234,19 @@ std::string BlockText(const Block& block) {
                       ToWord(kActivationWords, block.activation),
                       block.biases == Biases::kAll    ? ", biases"
                       : block.biases == Biases::kNone ? ", no biases"
-                                                      : ", biases of q, k, v");
+                                                      : ", biases of q, k, v",
+                      block.positions == Positions::kSinusoidal
+                          ? ""
+                          : absl::StrCat(", positions ", ToWord(kPositionsWords, block.positions)),
+                      block.positions == Positions::kRotary && block.rotary_theta != 10000
+                          ? absl::StrCat(" of theta ", block.rotary_theta)
+                          : "",
+                      block.positions == Positions::kRotary && block.rotary_share != 1
+                          ? absl::StrCat(" over ", block.rotary_share, " of a head")
+                          : "",
+                      block.kv_heads > 0 ? absl::StrCat(", ", block.kv_heads, " key heads") : "",
+                      block.head_width > 0 ? absl::StrCat(", heads of ", block.head_width, " columns") : "",
+                      block.scale_embedding ? "" : ", embeddings unscaled");
 }
 
 std::string DepthName(const ModelOptions& options) {
@@ -208,11 +260,7 @@ absl::Status ValidateModelOptions(const ModelOptions& options) {
   HADAL_RETURN_IF_ERROR(InRange("decoder_layers", options.decoder_layers, 1, kMaxLayers));
   HADAL_RETURN_IF_ERROR(InRange("d_model", options.d_model, 1, 65536));
   HADAL_RETURN_IF_ERROR(InRange("d_ff", options.d_ff, 1, 262144));
-  HADAL_RETURN_IF_ERROR(InRange("heads", options.heads, 1, options.d_model));
-  if (options.d_model % options.heads != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("model: heads = ", options.heads, " must divide d_model = ", options.d_model));
-  }
+  HADAL_RETURN_IF_ERROR(CheckHeads(options));
   HADAL_RETURN_IF_ERROR(CheckSource(options));
   HADAL_RETURN_IF_ERROR(InRange("target_vocabulary", options.target_vocabulary, kSpecialTokens + 1, 1 << 28));
   if (options.shares_source() && options.source_vocabulary != options.target_vocabulary) {

@@ -128,6 +128,14 @@ enum class NormKind : int32_t { kLayer, kRms };
 // Which of the model's products add a bias; those of a stack also need StackMethod::linear_bias.
 enum class Biases : int32_t { kAll, kNone, kQkv };
 
+// How a model knows the order of tokens.
+enum class Positions : int32_t {
+  kSinusoidal,  // added to the embeddings, fixed (kernels/embedding.h)
+  kLearned,     // added to the embeddings, a table of parameters
+  kRotary,      // queries and keys of self-attention turn (kernels/rotary.h); cross-attention knows none
+  kNone,
+};
+
 // What a sublayer's branch and its norms are made of, whatever connects them (StackMethod). The default is the block of
 // Vaswani et al. 2017.
 struct Block {
@@ -137,6 +145,12 @@ struct Block {
   Activation activation = Activation::kRelu;
   bool gated = false;  // feed-forward: act(x·W_1ᵀ) ⊙ (x·W_3ᵀ) in place of act(x·W_1ᵀ) (SwiGLU, GeGLU)
   Biases biases = Biases::kAll;
+  Positions positions = Positions::kSinusoidal;
+  double rotary_theta = 10000;
+  double rotary_share = 1;      // of a head's columns, that turn
+  int32_t kv_heads = 0;         // heads of keys and values, divide the heads of queries; 0: as many
+  int32_t head_width = 0;       // 0: d_model / heads
+  bool scale_embedding = true;  // whether embeddings are multiplied by sqrt(d_model)
 
   bool operator==(const Block&) const = default;
 };
@@ -184,6 +198,18 @@ struct ModelOptions {
   bool fuses_activation() const { return block.activation == Activation::kRelu && !block.gated; }
   // Products of d_model × d_ff in a feed-forward sublayer.
   int32_t feed_forward_products() const { return block.gated ? 3 : 2; }
+  bool adds_positions() const {
+    return block.positions == Positions::kSinusoidal || block.positions == Positions::kLearned;
+  }
+  int32_t kv_heads() const { return block.kv_heads > 0 ? block.kv_heads : heads; }
+  int32_t head_width() const { return block.head_width > 0 ? block.head_width : d_model / heads; }
+  // Columns of queries, and of what attention gives; of keys, and of values.
+  int32_t query_width() const { return heads * head_width(); }
+  int32_t key_width() const { return kv_heads() * head_width(); }
+  // Factor of the embeddings.
+  float embedding_factor() const;
+  // Columns of a head that turn.
+  int32_t rotary_width() const;
   double width_multiplier() const { return base_width > 0 ? static_cast<double>(d_model) / base_width : 1; }
   bool adaptive() const { return adaptive_cutoffs.count > 0; }
   // The encoder then reads frames: there is neither a source vocabulary nor a source embedding.

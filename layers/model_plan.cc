@@ -49,6 +49,7 @@ bool ParameterRecord::is_vector() const {
     case ParameterRole::kConvolutionWeight:
     case ParameterRole::kHyperMapWeight:
     case ParameterRole::kLinearWeight:
+    case ParameterRole::kPositionTable:
       return false;
     default:
       return true;
@@ -98,6 +99,10 @@ uint64_t ModelPlan::Hash() const {
   if (options.block != Block()) {
     const Block& b = options.block;
     for (const double field : {double(b.norm), b.norm_epsilon, double(b.activation)}) AppendValue(field, body);
+    if (!b.scale_embedding) AppendValue(b.scale_embedding, body);
+    if (b.positions != Positions::kSinusoidal) {
+      for (const double field : {double(b.positions), b.rotary_theta, b.rotary_share}) AppendValue(field, body);
+    }
   }
   return HashBytes(body);
 }
@@ -125,6 +130,7 @@ bool ModelPlan::ReadByProductsAlone(int32_t parameter) const {
     case ParameterRole::kConvolutionBias:
     case ParameterRole::kLinearBias:
       return true;
+    case ParameterRole::kPositionTable:
     case ParameterRole::kHyperMapWeight:  // with the streams, which are fp32
       return false;
     case ParameterRole::kOutputBias:  // added by the residual connection's kernel, unless a norm comes first

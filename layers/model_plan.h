@@ -117,6 +117,7 @@ enum class ParameterRole : int32_t {
   // fc3 of a gated feed-forward.
   kLinearWeight,
   kLinearBias,
+  kPositionTable,  // learned positions of an embedding
 };
 
 enum class InitKind : int32_t { kZero, kOne, kUniform, kNormal, kConstant };

@@ -25,6 +25,7 @@ class PlanBuilder {
       AddEmbedding(options_.target_vocabulary, options_.sharing != EmbeddingSharing::kNone);
     }
     const int32_t target_table = plan_.sublayers.back().table;
+    AddPositions();
     for (int32_t layer = 0; layer < options_.decoder_layers; ++layer) {
       AddSelfAttention(Stack::kDecoder, layer);
       if (options_.has_encoder()) AddCrossAttention(layer);
@@ -47,6 +48,7 @@ class PlanBuilder {
       AddConvolutions();
     } else {
       AddEmbedding(options_.source_vocabulary, options_.sharing == EmbeddingSharing::kAll);
+      AddPositions();
     }
     for (int32_t layer = 0; layer < options_.encoder_layers; ++layer) {
       AddSelfAttention(Stack::kEncoder, layer);
@@ -127,6 +129,13 @@ class PlanBuilder {
       if (!first) AddWeight(ParameterRole::kTailProjection, 1, options_.d_model, band.width);
     }
     AddWeight(ParameterRole::kInputProjection, 1, options_.d_model, options_.d_model);
+  }
+
+  // As fairseq's: of deviation 1/sqrt(d). Row p is the p-th token's.
+  void AddPositions() {
+    if (options_.block.positions != Positions::kLearned) return;
+    AddParameter(ParameterRole::kPositionTable, InitKind::kNormal, 1 / std::sqrt(double(options_.d_model)),
+                 options_.max_positions, options_.d_model);
   }
 
   void AddHead() {
@@ -231,7 +240,7 @@ class PlanBuilder {
   // What a method adds to a layer's self-attention.
   void AddAttentionExtras(const StackMethod& method) {
     if (method.head_scale) AddParameter(ParameterRole::kHeadScale, InitKind::kOne, 0, options_.heads, 1);
-    if (method.attention_inner_norm) AddLayerNorm(ParameterRole::kInnerNormScale, options_.d_model);
+    if (method.attention_inner_norm) AddLayerNorm(ParameterRole::kInnerNormScale, options_.query_width());
     AddBranchNorms(method, method.attention_output_norm);
     AddAttentionScalars(method);
     if (!method.learned_branch_gain) return;
@@ -277,14 +286,14 @@ class PlanBuilder {
   void AddSelfAttention(Stack stack, int32_t layer) {
     AddSublayer(SublayerKind::kSelfAttention, stack, layer);
     const StackMethod& method = Method(stack);
-    const int64_t d = options_.d_model;
-    AddWeight(ParameterRole::kQueryWeight, method.query_key_gain, d, d);
-    AddWeight(ParameterRole::kKeyWeight, method.query_key_gain, d, d);
-    AddWeight(ParameterRole::kValueWeight, method.value_gain, d, d);
-    AddBias(ParameterRole::kQueryBias, d);
-    AddBias(ParameterRole::kKeyBias, d);
-    AddBias(ParameterRole::kValueBias, d);
-    AddWeight(ParameterRole::kOutputWeight, method.output_gain, d, d);
+    const int64_t d = options_.d_model, of_queries = options_.query_width(), of_keys = options_.key_width();
+    AddWeight(ParameterRole::kQueryWeight, method.query_key_gain, of_queries, d);
+    AddWeight(ParameterRole::kKeyWeight, method.query_key_gain, of_keys, d);
+    AddWeight(ParameterRole::kValueWeight, method.value_gain, of_keys, d);
+    AddBias(ParameterRole::kQueryBias, of_queries);
+    AddBias(ParameterRole::kKeyBias, of_keys);
+    AddBias(ParameterRole::kValueBias, of_keys);
+    AddWeight(ParameterRole::kOutputWeight, method.output_gain, d, of_queries);
     AddBias(ParameterRole::kOutputBias, d);
     AddNorm(/*closing=*/false);
     AddAttentionExtras(method);
@@ -296,14 +305,14 @@ class PlanBuilder {
   void AddCrossAttention(int32_t layer) {
     AddSublayer(SublayerKind::kCrossAttention, Stack::kDecoder, layer);
     const StackMethod& method = options_.decoder;
-    const int64_t d = options_.d_model;
-    AddWeight(ParameterRole::kQueryWeight, method.query_key_gain, d, d);
-    AddBias(ParameterRole::kQueryBias, d);
-    AddWeight(ParameterRole::kKeyWeight, method.query_key_gain, d, d);
-    AddWeight(ParameterRole::kValueWeight, method.cross_value_gain, d, d);
-    AddBias(ParameterRole::kKeyBias, d);
-    AddBias(ParameterRole::kValueBias, d);
-    AddWeight(ParameterRole::kOutputWeight, method.cross_output_gain, d, d);
+    const int64_t d = options_.d_model, of_queries = options_.query_width(), of_keys = options_.key_width();
+    AddWeight(ParameterRole::kQueryWeight, method.query_key_gain, of_queries, d);
+    AddBias(ParameterRole::kQueryBias, of_queries);
+    AddWeight(ParameterRole::kKeyWeight, method.query_key_gain, of_keys, d);
+    AddWeight(ParameterRole::kValueWeight, method.cross_value_gain, of_keys, d);
+    AddBias(ParameterRole::kKeyBias, of_keys);
+    AddBias(ParameterRole::kValueBias, of_keys);
+    AddWeight(ParameterRole::kOutputWeight, method.cross_output_gain, d, of_queries);
     AddBias(ParameterRole::kOutputBias, d);
     AddNorm(/*closing=*/false);
     AddBranchNorms(method);

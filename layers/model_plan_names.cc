@@ -91,6 +91,8 @@ const char* RoleSuffix(ParameterRole role) {
       return "fc3.weight";
     case ParameterRole::kLinearBias:
       return "fc3.bias";
+    case ParameterRole::kPositionTable:
+      return "embed_positions.weight";
   }
   return "";
 }
@@ -109,7 +111,8 @@ bool IsCombinationNorm(ParameterRole role) {
 
 // Parameters of the whole stack.
 bool IsOfStack(ParameterRole role) {
-  return role == ParameterRole::kClosingShift || role == ParameterRole::kClosingScale;
+  return role == ParameterRole::kClosingShift || role == ParameterRole::kClosingScale ||
+         role == ParameterRole::kPositionTable;
 }
 
 // Parameters that fairseq has no name for; the feed-forward has them under "ffn.".

@@ -1,15 +1,17 @@
-// Self-attention: y = Concat_h(softmax(q_h·k_hᵀ/sqrt(D))·v_h)·W_oᵀ with q|k|v = x·W_qkvᵀ + b (one product). Causal in
-// the decoder. R-Fixup subtracts a scalar before W_qkv (chunk_part.h). What some methods put around W_o:
+// Self-attention: y = Concat_h(softmax(q_h·k_gᵀ/sqrt(D))·v_g)·W_oᵀ with q|k|v = x·W_qkvᵀ + b (one product), g the
+// head of keys of head h. Rotary positions turn q and k inside attention's kernels. Causal in the decoder. R-Fixup
+// subtracts a scalar before W_qkv (chunk_part.h). What some methods put around W_o:
 //
-//   y = inner( g ⊙ c )·W_oᵀ                     c [R, d], the heads side by side
+//   y = inner( g ⊙ c )·W_oᵀ                     c [R, Q], the heads side by side
 //     g      one learned scalar a head          NormFormer (Shleifer et al. 2021; before W_o, as in the paper)
-//     inner  LayerNorm over d                   Sub-LN (Magneto, arXiv 2210.06423 section 2)
+//     inner  LayerNorm over Q                   Sub-LN (Magneto, arXiv 2210.06423 section 2)
 // The residual connection's kernel adds b_o; where a norm follows (branch_parts.cc), the product does.
 // Source: Vaswani et al. 2017 section 3.2.
-// Shapes: x, y [R, d]; H heads of D = d / H. Numerics, order of accumulation, threads: chunk_part.h,
-// kernels/attention.h. Saved: c [R, d]. Then, each only where it exists: the shifted input [R, d]; g ⊙ c [R, d]; output
-// [R, d] of `inner`. Only for the input half: q|k|v [R, 3d], log-sum-exp [R, H]; statistics [2R] of `inner`.
-// Pending: the gradients of q|k|v [R, 3d].
+// Shapes: x, y [R, d]; H heads of D columns, Q = H·D; K heads of keys, q|k|v [R, Q + 2·K·D]. Numerics, order of
+// accumulation, threads: chunk_part.h, kernels/attention.h. Saved: c [R, Q]. Then, each only where it exists: the
+// shifted input [R, d]; g ⊙ c [R, Q]; output [R, Q] of `inner`. Only for the input half: q|k|v, log-sum-exp [R, H];
+// statistics [2R] of `inner`.
+// Pending: the gradients of q|k|v.
 #include "kernels/attention.h"
 #include "kernels/head_scale.h"
 #include "kernels/linear.h"
@@ -50,7 +52,8 @@ class SelfAttention final : public Branch {
   template <typename Byte>
   Saved<Byte> Views(Byte* saved, Byte* saved_input, int64_t rows) const;
   // The gradients of q|k|v.
-  AnyMatrix PendingGradient(std::byte* pending, int64_t rows) const { return {pending, rows, 3 * d_model_, storage_}; }
+  AnyMatrix PendingGradient(std::byte* pending, int64_t rows) const { return {pending, rows, QkvWidth(), storage_}; }
+  int64_t QkvWidth() const { return query_width_ + 2 * key_width_; }
   AttentionShape ShapeOf(const SublayerContext& context) const;
   // y from the heads' outputs, and the heads' gradient from d_y.
   void ForwardOutput(const SublayerContext& context, const Saved<std::byte>& s, AnyMatrix y) const;
@@ -65,8 +68,8 @@ class SelfAttention final : public Branch {
   InputShift shift_;
   InnerNorm inner_;
   Storage storage_;
-  int64_t d_model_;
-  int32_t heads_;
+  int64_t d_model_, query_width_, key_width_;
+  int32_t heads_, group_;
   double dropout_;
 };
 
@@ -83,19 +86,22 @@ SelfAttention::SelfAttention(const ModelPlan& plan, int32_t sublayer)
       inner_(plan, sublayer, ParameterRole::kInnerNormScale),
       storage_(plan.compute_storage),
       d_model_(plan.options.d_model),
+      query_width_(plan.options.query_width()),
+      key_width_(plan.options.key_width()),
       heads_(plan.options.heads),
+      group_(plan.options.heads / plan.options.kv_heads()),
       dropout_(plan.options.attention_dropout) {}
 
 template <typename Byte>
 SelfAttention::Saved<Byte> SelfAttention::Views(Byte* saved, Byte* saved_input, int64_t rows) const {
   SavedTensors kept(saved);
   Saved<Byte> s;
-  s.attended = kept.Take(storage_, rows, d_model_);
+  s.attended = kept.Take(storage_, rows, query_width_);
   if (shift_.present()) s.shifted = kept.Take(storage_, rows, d_model_);
-  if (head_scale_ >= 0) s.scaled = kept.Take(storage_, rows, d_model_);
-  if (inner_.present()) s.normed = kept.Take(storage_, rows, d_model_);
+  if (head_scale_ >= 0) s.scaled = kept.Take(storage_, rows, query_width_);
+  if (inner_.present()) s.normed = kept.Take(storage_, rows, query_width_);
   SavedTensors input = kept.Behind(saved_input);
-  s.qkv = input.Take(storage_, rows, 3 * d_model_);
+  s.qkv = input.Take(storage_, rows, QkvWidth());
   s.log_sum_exp = input.TakeFloats(rows, heads_);
   if (inner_.present()) s.normed_statistics = input.TakeFloats(rows, 2).data;
   s.bytes = {.kept = kept.bytes(), .input = input.bytes()};
@@ -106,7 +112,9 @@ AttentionShape SelfAttention::ShapeOf(const SublayerContext& context) const {
   AttentionShape shape{.query_offsets = context.offsets(stack_),
                        .key_offsets = context.offsets(stack_),
                        .heads = heads_,
-                       .causal = stack_ == Stack::kDecoder};
+                       .group = group_,
+                       .causal = stack_ == Stack::kDecoder,
+                       .rotary = context.workspace.rotary()};
   if (context.device_batch != nullptr) {
     shape.device_tiles =
         stack_ == Stack::kEncoder ? context.device_batch->source_self : context.device_batch->target_self;
@@ -122,9 +130,9 @@ void SelfAttention::Forward(const SublayerContext& context, const PartTensors& t
                                  .bias = parameters.ProductBias(qkv_bias_, 3),
                                  .y = s.qkv});
   AttentionForward(context.stream, {.shape = ShapeOf(context),
-                                    .q = s.qkv.Columns(0, d_model_),
-                                    .k = s.qkv.Columns(d_model_, d_model_),
-                                    .v = s.qkv.Columns(2 * d_model_, d_model_),
+                                    .q = s.qkv.Columns(0, query_width_),
+                                    .k = s.qkv.Columns(query_width_, key_width_),
+                                    .v = s.qkv.Columns(query_width_ + key_width_, key_width_),
                                     .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kAttention),
                                     .output = s.attended,
                                     .log_sum_exp = s.log_sum_exp,
@@ -150,15 +158,15 @@ void SelfAttention::BackwardInput(const SublayerContext& context, const PartTens
   const AnyMatrix d_attended = context.workspace.attended_gradient(rows);
   BackwardOutput(context, s, tensors.d_y, d_attended);
   AttentionBackward(context.stream, {.shape = ShapeOf(context),
-                                     .q = s.qkv.Columns(0, d_model_),
-                                     .k = s.qkv.Columns(d_model_, d_model_),
-                                     .v = s.qkv.Columns(2 * d_model_, d_model_),
+                                     .q = s.qkv.Columns(0, query_width_),
+                                     .k = s.qkv.Columns(query_width_, key_width_),
+                                     .v = s.qkv.Columns(query_width_ + key_width_, key_width_),
                                      .log_sum_exp = s.log_sum_exp,
                                      .d_output = d_attended,
                                      .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kAttention),
-                                     .d_q = d_qkv.Columns(0, d_model_),
-                                     .d_k = d_qkv.Columns(d_model_, d_model_),
-                                     .d_v = d_qkv.Columns(2 * d_model_, d_model_),
+                                     .d_q = d_qkv.Columns(0, query_width_),
+                                     .d_k = d_qkv.Columns(query_width_, key_width_),
+                                     .d_v = d_qkv.Columns(query_width_ + key_width_, key_width_),
                                      .scratch = context.workspace.attention_scratch()});
   shift_.BackwardInput(context, {.dy = PendingGradient(tensors.pending, rows),
                                  .weight = context.parameters.ProductWeight(qkv_weight_, 3),

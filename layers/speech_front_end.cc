@@ -10,7 +10,7 @@
 #include "kernels/linear.h"
 #include "kernels/unfold.h"
 #include "layers/chunk_part.h"
-#include "layers/token_embedding.h"
+#include "layers/position_tables.h"
 #include "runtime/check.h"
 
 namespace hadal {
@@ -32,11 +32,13 @@ SpeechFrontEnd::SpeechFrontEnd(const ModelPlan& plan, int64_t rows, DeviceKind k
       width_(plan.options.d_model),
       frame_width_(plan.options.frame_width),
       channels_(plan.options.front_end_channels),
-      multiplier_(std::sqrt(static_cast<float>(plan.options.d_model))),
+      multiplier_(plan.options.embedding_factor()),
       dropout_(plan.options.dropout),
-      training_(purpose == Purpose::kTraining),
-      positions_slice_(layout.ReserveLasting<float>("weights", int64_t{plan.options.max_positions} * width_)),
-      positions_(nullptr, plan.options.max_positions, width_) {
+      training_(purpose == Purpose::kTraining) {
+  if (plan.options.adds_positions()) {
+    positions_ = Matrix(nullptr, plan.options.max_positions, width_);
+    positions_slice_ = layout.ReserveLasting<float>("weights", positions_.rows * width_);
+  }
   const std::string category = "workspace";
   const auto reserve = [&](int64_t elements) { return layout.ReserveBytes(category, elements * BytesOf(storage_)); };
   const int64_t inner_width = channels_ / 2;
@@ -54,8 +56,10 @@ SpeechFrontEnd::SpeechFrontEnd(const ModelPlan& plan, int64_t rows, DeviceKind k
 }
 
 void SpeechFrontEnd::Bind(const Arena& arena) {
-  positions_.data = arena.Get<float>(positions_slice_);
-  PlacePositions(arena, positions_);
+  if (positions_.rows > 0) {
+    positions_.data = arena.Get<float>(positions_slice_);
+    PlacePositions(arena, positions_);
+  }
   row_numbers_ = arena.Get<int32_t>(row_slice_);
   inner_offsets_ = arena.Get<int32_t>(offset_slice_);
   inner_ = arena.Get<std::byte>(inner_slice_);

@@ -4,33 +4,34 @@
 #include <vector>
 
 #include "kernels/embedding.h"
+#include "layers/position_tables.h"
 
 namespace hadal {
-
-void PlacePositions(const Arena& arena, Matrix positions) {
-  if (arena.device() == nullptr) return FillSinusoidalPositions(positions);
-  std::vector<float> values(positions.rows * positions.columns);
-  FillSinusoidalPositions({values.data(), positions.rows, positions.columns});
-  arena.device()->CopyIn(positions.data, values.data(), static_cast<int64_t>(values.size() * sizeof(float)));
-}
 
 TokenEmbedding::TokenEmbedding(const ModelPlan& plan, int32_t sublayer, int64_t rows, Purpose purpose,
                                ArenaLayout& layout)
     : sublayer_(sublayer),
       stack_(plan.sublayers[sublayer].stack),
       table_(plan.sublayers[sublayer].table),
-      multiplier_(std::sqrt(static_cast<float>(plan.options.d_model))),
+      multiplier_(plan.options.embedding_factor()),
       dropout_(plan.options.dropout),
-      positions_slice_(
-          layout.ReserveLasting<float>("weights", int64_t{plan.options.max_positions} * plan.options.d_model)),
-      positions_(nullptr, plan.options.max_positions, plan.options.d_model) {
+      learned_positions_(plan.ParameterOf(sublayer, ParameterRole::kPositionTable)) {
+  if (plan.options.block.positions == Positions::kSinusoidal) {
+    positions_ = Matrix(nullptr, plan.options.max_positions, plan.options.d_model);
+    positions_slice_ = layout.ReserveLasting<float>("weights", positions_.rows * positions_.columns);
+  }
   if (plan.Tables(sublayer) > 1) adaptive_.emplace(plan, sublayer, rows, purpose, layout);
 }
 
 void TokenEmbedding::Bind(const Arena& arena) {
   if (adaptive_) adaptive_->Bind(arena);
+  if (positions_.rows == 0) return;
   positions_.data = arena.Get<float>(positions_slice_);
   PlacePositions(arena, positions_);
+}
+
+ConstMatrix TokenEmbedding::PositionsOf(const ParameterStore& parameters) const {
+  return learned_positions_ >= 0 ? parameters.Weight(learned_positions_) : positions_;
 }
 
 ConstTokens TokenEmbedding::Tokens(const SublayerContext& context) const {
@@ -54,7 +55,7 @@ void TokenEmbedding::Forward(const SublayerContext& context, const PartTensors& 
   EmbeddingForward(context.stream, {.tokens = tokens,
                                     .offsets = context.offsets(stack_),
                                     .table = table,
-                                    .positions = positions_,
+                                    .positions = PositionsOf(context.parameters),
                                     .multiplier = multiplier_,
                                     .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual),
                                     .device_tokens = DeviceTokensOf(context),
@@ -73,7 +74,7 @@ void TokenEmbedding::ForwardAt(const Stream& stream, const ParameterStore& param
   EmbeddingForward(stream, {.tokens = tokens,
                             .row_positions = positions,
                             .table = table,
-                            .positions = positions_,
+                            .positions = PositionsOf(parameters),
                             .multiplier = multiplier_,
                             .device_tokens = device_tokens,
                             .x = x});
@@ -83,12 +84,16 @@ void TokenEmbedding::BackwardInput(const SublayerContext& context, const PartTen
   context.Observe({.tensor = DepthTensor::kOutputGradient, .sublayer = sublayer_, .values = tensors.d_y});
   const ConstTokens tokens = Tokens(context);
   const Matrix looked_up = adaptive_ ? adaptive_->ClearedGradient(tokens.size) : Matrix();
-  EmbeddingBackward(context.stream, {.tokens = adaptive_ ? adaptive_->Rows(tokens.size) : tokens,
-                                     .dx = tensors.d_y,
-                                     .multiplier = multiplier_,
-                                     .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual),
-                                     .device_tokens = DeviceTokensOf(context),
-                                     .d_table = adaptive_ ? looked_up : context.parameters.TableGradient(sublayer_)});
+  EmbeddingBackward(
+      context.stream,
+      {.tokens = adaptive_ ? adaptive_->Rows(tokens.size) : tokens,
+       .dx = tensors.d_y,
+       .multiplier = multiplier_,
+       .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual),
+       .device_tokens = DeviceTokensOf(context),
+       .d_table = adaptive_ ? looked_up : context.parameters.TableGradient(sublayer_),
+       .d_positions = learned_positions_ >= 0 ? context.parameters.Gradient(learned_positions_) : Matrix(),
+       .offsets = context.offsets(stack_)});
   if (adaptive_) adaptive_->AddGradients(context.stream, context.parameters, tokens, looked_up);
 }
 

@@ -1,4 +1,5 @@
-// The front ends of text: y = dropout(sqrt(d)·E[token] + PE[position]), of the source and of the decoder's input.
+// The front ends of text: y = dropout(f·E[token] + PE[position]), of the source and of the decoder's input. PE
+// is fixed, learned or absent (Block::positions).
 // A part (chunk_part.h) that writes y and reads d_y. With adaptive input E[token] is adaptive_input.h's.
 // Shapes: y [R, d], E [V, d], PE [max_positions, d]. Numerics, order of accumulation and fairseq's conventions:
 // kernels/embedding.h.
@@ -11,9 +12,6 @@
 #include "layers/chunk_part.h"
 
 namespace hadal {
-
-// Fills a front end's table of positions, which is in the arena's memory.
-void PlacePositions(const Arena& arena, Matrix positions);
 
 class TokenEmbedding final : public ChunkPart {
  public:
@@ -32,6 +30,8 @@ class TokenEmbedding final : public ChunkPart {
 
  private:
   ConstTokens Tokens(const SublayerContext& context) const;
+  // PE; empty: the model adds no positions.
+  ConstMatrix PositionsOf(const ParameterStore& parameters) const;
   // The tokens in device memory.
   DeviceTokens DeviceTokensOf(const SublayerContext& context) const;
 
@@ -41,8 +41,9 @@ class TokenEmbedding final : public ChunkPart {
   std::optional<AdaptiveInput> adaptive_;
   float multiplier_;
   double dropout_;
+  int32_t learned_positions_;  // parameter, or −1
   ArenaSlice positions_slice_;
-  Matrix positions_;  // [max_positions, d]
+  Matrix positions_;  // [max_positions, d] fixed positions
 };
 
 }  // namespace hadal

@@ -11,6 +11,7 @@
 #include "hwy/highway.h"
 #include "kernels/cpu/attention_tile-inl.h"
 #include "kernels/cpu/exp-inl.h"
+#include "kernels/cpu/rotary-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace hadal {
@@ -91,12 +92,18 @@ void BackwardTile(const AttentionBackwardArgs& args, const cpu::AttentionPair& p
     return x.Rows(first_row, tile.queries).Columns(first_column, head_width);
   };
   const auto keys_of = [&](const ConstMatrix& x) {
-    return x.Rows(pair.first_key, pair.keys).Columns(first_column, head_width);
+    return x.Rows(pair.first_key, pair.keys).Columns(pair.key_head * head_width, head_width);
   };
+  const Rotary& rotary = args.shape.rotary;
+  const ConstMatrix turned_keys(scratch + layout.keys, pair.keys, head_width, width);
   const TileMatrices m = {scratch + layout.probabilities, scratch + layout.dropped, scratch + layout.d_scores};
 
-  TransposeTile(queries_of(args.q.floats()), static_cast<float>(kLog2E * scale), scratch + layout.queries_t, kTile);
-  MultiplyKeysByQueries(tile, keys_of(args.k.floats()), scratch + layout.queries_t, m.probabilities);
+  CopyTile(queries_of(args.q.floats()), scratch + layout.queries);
+  TurnTile(rotary, tile.first_query, false, tile.queries, width, scratch + layout.queries);
+  TransposeTile(ConstMatrix(scratch + layout.queries, tile.queries, head_width, width),
+                static_cast<float>(kLog2E * scale), scratch + layout.queries_t, kTile);
+  MultiplyKeysByQueries(tile, rotary.active() ? turned_keys : keys_of(args.k.floats()), scratch + layout.queries_t,
+                        m.probabilities);
   TransposeTile(queries_of(args.d_output.floats()), 1.0f, scratch + layout.d_output_t, kTile);
   MultiplyKeysByQueries(tile, keys_of(args.v.floats()), scratch + layout.d_output_t, m.d_scores);
   BackwardOfSoftmax(args, pair, tile, m);
@@ -104,41 +111,45 @@ void BackwardTile(const AttentionBackwardArgs& args, const cpu::AttentionPair& p
   CopyTile(queries_of(args.d_output.floats()), scratch + layout.d_output);
   AddSumOverQueries(tile, args.dropout.active() ? m.dropped : m.probabilities, scratch + layout.d_output, width,
                     scratch + layout.d_values);
-  CopyTile(queries_of(args.q.floats()), scratch + layout.queries);
   AddSumOverQueries(tile, m.d_scores, scratch + layout.queries, width, scratch + layout.d_keys);
   float* d_queries = scratch + layout.output;
   SumOverKeys(tile, m.d_scores, scratch + layout.keys, width, d_queries);
+  TurnTile(rotary, tile.first_query, true, tile.queries, width, d_queries);
   for (int64_t i = 0; i < tile.queries; ++i) {
     StoreScaledRow(d_queries + i * width, static_cast<float>(scale),
                    args.d_q.floats().row(first_row + i) + first_column, head_width);
   }
 }
 
-void BackwardPair(const AttentionBackwardArgs& args, const cpu::AttentionPair& pair,
+void BackwardUnit(const AttentionBackwardArgs& args, const cpu::AttentionPair& unit,
                   const cpu::AttentionScratchLayout& layout, float* scratch) {
   const int64_t head_width = args.q.columns / args.shape.heads;
   const int64_t width = RoundUpToLanes(head_width);
-  const int64_t first_column = pair.head * head_width;
+  const int64_t first_column = unit.key_head * head_width;
   float* d_keys = scratch + layout.d_keys;
   float* d_values = scratch + layout.d_values;
-  CopyTile(args.k.floats().Rows(pair.first_key, pair.keys).Columns(first_column, head_width), scratch + layout.keys);
-  std::fill_n(d_keys, pair.keys * width, 0.0f);
-  std::fill_n(d_values, pair.keys * width, 0.0f);
-  for (int64_t first = 0; first < pair.queries; first += kTile) {
-    BackwardTile(args, pair, AttentionTile(pair, first, args.shape.causal), layout, scratch);
-  }
+  CopyTile(args.k.floats().Rows(unit.first_key, unit.keys).Columns(first_column, head_width), scratch + layout.keys);
+  TurnTile(args.shape.rotary, 0, false, unit.keys, width, scratch + layout.keys);
+  std::fill_n(d_keys, unit.keys * width, 0.0f);
+  std::fill_n(d_values, unit.keys * width, 0.0f);
+  cpu::ForHeadsOfUnit(args.shape, unit, [&](const cpu::AttentionPair& pair) HWY_ATTR {
+    for (int64_t first = 0; first < pair.queries; first += kTile) {
+      BackwardTile(args, pair, AttentionTile(pair, first, args.shape.causal), layout, scratch);
+    }
+  });
+  TurnTile(args.shape.rotary, 0, true, unit.keys, width, d_keys);
   const float scale = static_cast<float>(1 / std::sqrt(static_cast<double>(head_width)));
-  for (int64_t j = 0; j < pair.keys; ++j) {
-    StoreScaledRow(d_keys + j * width, scale, args.d_k.floats().row(pair.first_key + j) + first_column, head_width);
-    StoreScaledRow(d_values + j * width, 1.0f, args.d_v.floats().row(pair.first_key + j) + first_column, head_width);
+  for (int64_t j = 0; j < unit.keys; ++j) {
+    StoreScaledRow(d_keys + j * width, scale, args.d_k.floats().row(unit.first_key + j) + first_column, head_width);
+    StoreScaledRow(d_values + j * width, 1.0f, args.d_v.floats().row(unit.first_key + j) + first_column, head_width);
   }
 }
 
 // For queries without a key: no gradient.
-void BackwardWithoutKeys(const AttentionBackwardArgs& args, const cpu::AttentionPair& pair) {
+void BackwardWithoutKeys(const AttentionBackwardArgs& args, const cpu::AttentionPair& unit) {
   const int64_t head_width = args.q.columns / args.shape.heads;
-  for (int64_t i = pair.first_query; i < pair.first_query + pair.queries; ++i) {
-    std::fill_n(args.d_q.floats().row(i) + pair.head * head_width, head_width, 0.0f);
+  for (int64_t i = unit.first_query; i < unit.first_query + unit.queries; ++i) {
+    std::fill_n(args.d_q.floats().row(i) + unit.head * head_width, args.shape.group * head_width, 0.0f);
   }
 }
 
@@ -146,9 +157,9 @@ void BackwardWithoutKeys(const AttentionBackwardArgs& args, const cpu::Attention
 
 void AttentionBackwardKernel(const AttentionBackwardArgs& args, const cpu::AttentionScratchLayout& layout, int thread,
                              int threads, float* scratch) {
-  cpu::ForOwnPairs(args.shape, thread, threads, [&](const cpu::AttentionPair& pair) HWY_ATTR {
-    if (pair.keys == 0) return BackwardWithoutKeys(args, pair);
-    BackwardPair(args, pair, layout, scratch);
+  cpu::ForOwnPairs(args.shape, thread, threads, [&](const cpu::AttentionPair& unit) HWY_ATTR {
+    if (unit.keys == 0) return BackwardWithoutKeys(args, unit);
+    BackwardUnit(args, unit, layout, scratch);
   });
 }
 

@@ -11,6 +11,7 @@
 #include "hwy/highway.h"
 #include "kernels/cpu/attention_tile-inl.h"
 #include "kernels/cpu/exp-inl.h"
+#include "kernels/cpu/rotary-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace hadal {
@@ -77,8 +78,9 @@ void SoftmaxOverKeys(const AttentionForwardArgs& args, const cpu::AttentionPair&
   }
 }
 
+// `keys`: of the pair, turned if they turn.
 void ForwardTile(const AttentionForwardArgs& args, const cpu::AttentionPair& pair, const AttentionTile& tile,
-                 const cpu::AttentionScratchLayout& layout, float* scratch) {
+                 const ConstMatrix& keys, const cpu::AttentionScratchLayout& layout, float* scratch) {
   const int64_t head_width = args.q.columns / args.shape.heads;
   const int64_t width = RoundUpToLanes(head_width);
   const int64_t first_column = pair.head * head_width;
@@ -88,10 +90,14 @@ void ForwardTile(const AttentionForwardArgs& args, const cpu::AttentionPair& pai
   float* queries_t = scratch + layout.queries_t;
   float* scores = scratch + layout.probabilities;
   float* output = scratch + layout.output;
-  TransposeTile(args.q.floats().Rows(first_row, tile.queries).Columns(first_column, head_width), scale, queries_t,
-                kTile);
-  MultiplyKeysByQueries(tile, args.k.floats().Rows(pair.first_key, pair.keys).Columns(first_column, head_width),
-                        queries_t, scores);
+  ConstMatrix queries = args.q.floats().Rows(first_row, tile.queries).Columns(first_column, head_width);
+  if (args.shape.rotary.active()) {
+    CopyTile(queries, scratch + layout.queries);
+    TurnTile(args.shape.rotary, tile.first_query, false, tile.queries, width, scratch + layout.queries);
+    queries = ConstMatrix(scratch + layout.queries, tile.queries, head_width, width);
+  }
+  TransposeTile(queries, scale, queries_t, kTile);
+  MultiplyKeysByQueries(tile, keys, queries_t, scores);
   HWY_ALIGN float reciprocals[kTile];
   HWY_ALIGN float log_sums[kTile];
   SoftmaxOverKeys(args, pair, tile, scores, reciprocals, log_sums);
@@ -112,19 +118,35 @@ void ForwardWithoutKeys(const AttentionForwardArgs& args, const cpu::AttentionPa
   }
 }
 
+// The keys of a unit: in place, or turned in the scratch.
+ConstMatrix KeysOf(const AttentionForwardArgs& args, const cpu::AttentionPair& pair, int64_t head_width, float* place) {
+  const ConstMatrix keys =
+      args.k.floats().Rows(pair.first_key, pair.keys).Columns(pair.key_head * head_width, head_width);
+  if (!args.shape.rotary.active()) return keys;
+  const int64_t width = RoundUpToLanes(head_width);
+  CopyTile(keys, place);
+  TurnTile(args.shape.rotary, 0, false, pair.keys, width, place);
+  return {place, pair.keys, head_width, width};
+}
+
 }  // namespace
 
 void AttentionForwardKernel(const AttentionForwardArgs& args, const cpu::AttentionScratchLayout& layout, int thread,
                             int threads, float* scratch) {
   const int64_t head_width = args.q.columns / args.shape.heads;
-  cpu::ForOwnPairs(args.shape, thread, threads, [&](const cpu::AttentionPair& pair) HWY_ATTR {
-    if (pair.keys == 0) return ForwardWithoutKeys(args, pair);
-    const ConstMatrix values =
-        args.v.floats().Rows(pair.first_key, pair.keys).Columns(pair.head * head_width, head_width);
-    CopyTile(values, scratch + layout.keys);
-    for (int64_t first = 0; first < pair.queries; first += kTile) {
-      ForwardTile(args, pair, AttentionTile(pair, first, args.shape.causal), layout, scratch);
+  cpu::ForOwnPairs(args.shape, thread, threads, [&](const cpu::AttentionPair& unit) HWY_ATTR {
+    ConstMatrix keys;
+    if (unit.keys > 0) {
+      CopyTile(args.v.floats().Rows(unit.first_key, unit.keys).Columns(unit.key_head * head_width, head_width),
+               scratch + layout.keys);
+      keys = KeysOf(args, unit, head_width, scratch + layout.d_keys);
     }
+    cpu::ForHeadsOfUnit(args.shape, unit, [&](const cpu::AttentionPair& pair) HWY_ATTR {
+      if (pair.keys == 0) return ForwardWithoutKeys(args, pair);
+      for (int64_t first = 0; first < pair.queries; first += kTile) {
+        ForwardTile(args, pair, AttentionTile(pair, first, args.shape.causal), keys, layout, scratch);
+      }
+    });
   });
 }
 

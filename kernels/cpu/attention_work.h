@@ -1,7 +1,7 @@
 // Work partition and scratch layout of CPU attention, shared by forward and backward.
 //
-// The unit of work is a (sentence, head) pair. One thread computes a pair in its own scratch, in tiles of
-// kAttentionTile queries.
+// The unit of work is a sentence and a head of keys, with the heads of queries that share it. One thread computes a
+// unit in its own scratch, head by head, in tiles of kAttentionTile queries.
 #pragma once
 
 #include <algorithm>
@@ -20,11 +20,13 @@ inline constexpr int64_t kCausalStrip = 8;
 struct AttentionPair {
   int64_t first_query, queries;  // rows of q, output
   int64_t first_key, keys;       // rows of k, v
-  int32_t head;
+  int32_t head;                  // of the queries
+  int32_t key_head;              // head / group
 };
 
-// Calls body(pair) for the pairs of thread `thread`: one contiguous range of the pairs in (sentence, head) order. All
-// threads have about the same work (queries x keys). Every pair belongs to exactly one thread.
+// Calls body(pair) for the first head of each unit of thread `thread`: one contiguous range of the units in
+// (sentence, key head) order. All threads have about the same work (queries x keys). Every unit belongs to exactly
+// one thread.
 template <typename Body>
 void ForOwnPairs(const AttentionShape& shape, int thread, int threads, Body&& body) {
   const int64_t sentences = shape.query_offsets.size - 1;
@@ -33,23 +35,32 @@ void ForOwnPairs(const AttentionShape& shape, int thread, int threads, Body&& bo
                          .queries = shape.query_offsets[n + 1] - shape.query_offsets[n],
                          .first_key = shape.key_offsets[n],
                          .keys = shape.key_offsets[n + 1] - shape.key_offsets[n],
-                         .head = 0};
+                         .head = 0,
+                         .key_head = 0};
   };
   const auto work_of = [](const AttentionPair& pair) {
     return pair.queries * pair.keys + pair.queries + pair.keys + 1;  // the last terms: copies and calls
   };
+  const int32_t key_heads = shape.heads / shape.group;
   int64_t total = 0;
-  for (int64_t n = 0; n < sentences; ++n) total += shape.heads * work_of(pair_of(n));
+  for (int64_t n = 0; n < sentences; ++n) total += key_heads * work_of(pair_of(n));
   const int64_t begin = 2 * total * thread / threads;
   const int64_t end = 2 * total * (thread + 1) / threads;
   int64_t middle = 0;  // twice the work before the middle of the pair
   for (int64_t n = 0; n < sentences; ++n) {
     AttentionPair pair = pair_of(n);
     const int64_t work = work_of(pair);
-    for (pair.head = 0; pair.head < shape.heads; ++pair.head, middle += 2 * work) {
+    for (; pair.key_head < key_heads; ++pair.key_head, pair.head += shape.group, middle += 2 * work) {
       if (middle + work >= begin && middle + work < end) body(pair);
     }
   }
+}
+
+// Calls body(pair) for each head of the unit whose first head is `first`'s.
+template <typename Body>
+void ForHeadsOfUnit(const AttentionShape& shape, const AttentionPair& first, Body&& body) {
+  AttentionPair pair = first;
+  for (; pair.head < first.head + shape.group; ++pair.head) body(pair);
 }
 
 // Offsets of one thread's scratch, in floats; each part starts on a 64-byte boundary. T = kAttentionTile, L = longest
@@ -81,11 +92,11 @@ struct AttentionScratchLayout {
   int64_t probabilities;     // scores, then probabilities, then score gradients, transposed [L, T]
   int64_t dropped;           // probabilities after dropout, transposed [L, T]
   int64_t d_scores;          // gradients of the probabilities, transposed [L, T]
-  int64_t keys;              // K; in forward V [L, W]
-  int64_t queries;           // Q of a tile [T, W]
+  int64_t keys;              // K, turned; in forward V [L, W]
+  int64_t queries;           // Q of a tile, turned [T, W]
   int64_t d_output;          // dO of a tile [T, W]
   int64_t output;            // the output or dQ of a tile [T, W]
-  int64_t d_keys, d_values;  // [L, W]
+  int64_t d_keys, d_values;  // [L, W]; d_keys in forward: K, if it turns
 };
 
 // Floats of one thread's scratch, with room to start on a 64-byte boundary, so that speed does not depend on the

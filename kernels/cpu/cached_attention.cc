@@ -13,6 +13,7 @@
 #include "kernels/cpu/exp-inl.h"
 #include "kernels/cpu/lane_sums-inl.h"
 #include "kernels/cpu/partial_vector-inl.h"
+#include "kernels/cpu/rotary-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace hadal {
@@ -163,15 +164,14 @@ HWY_INLINE void SumOfValues(const CachedHead& head, const CachedHead& next, cons
 }  // namespace
 
 void CachedAttentionKernel(const CachedAttentionArgs& args, int64_t begin, int64_t end, float* weights) {
-  const int64_t columns = args.q.columns, heads = args.heads;
-  const int64_t head_width = columns / heads;
+  const int64_t heads = args.heads, head_width = args.q.columns / heads, key_columns = args.cache.columns / 2;
   const ConstMatrix q = args.q.floats(), cache = args.cache.floats();
   const Matrix output = args.output.floats();
   const auto head_at = [&](int64_t number) {
-    const int64_t i = number / heads, column = number % heads * head_width;
-    return CachedHead{.query = q.row(i) + column,
+    const int64_t i = number / heads, head = number % heads, column = head / args.group * head_width;
+    return CachedHead{.query = q.row(i) + head * head_width,
                       .keys = cache.data + column,
-                      .values = cache.data + columns + column,
+                      .values = cache.data + key_columns + column,
                       .index = args.index.data + i * args.index_stride,
                       .cache_row_width = cache.stride,
                       .length = args.lengths[i],
@@ -179,9 +179,25 @@ void CachedAttentionKernel(const CachedAttentionArgs& args, int64_t begin, int64
   };
   const int64_t last = end * heads - 1;
   for (int64_t number = begin * heads; number <= last; ++number) {
-    const CachedHead head = head_at(number), next = head_at(std::min(number + 1, last));
+    CachedHead head = head_at(number);
+    const CachedHead next = head_at(std::min(number + 1, last));
+    if (args.rotary.active()) {
+      float* const turned = weights + args.index_stride;
+      std::copy_n(head.query, head_width, turned);
+      TurnRow(args.rotary, head.length - 1, false, turned);
+      head.query = turned;
+    }
     const float sum = Exponentials(head, next, weights);
     SumOfValues(head, next, weights, 1.0f / sum, output.row(number / heads) + number % heads * head_width);
+  }
+}
+
+void TurnScatteredKeysKernel(const ScatterRowsArgs& args) {
+  for (int64_t i = 0; i < args.index.size; ++i) {
+    float* const row = args.y.floats().row(args.index[i]);
+    for (int64_t c = 0; c < args.turned_columns; c += args.head_width) {
+      TurnRow(args.rotary, args.positions[i], false, row + c);
+    }
   }
 }
 
@@ -194,14 +210,17 @@ HWY_AFTER_NAMESPACE();
 namespace hadal {
 
 HWY_EXPORT(CachedAttentionKernel);
+HWY_EXPORT(TurnScatteredKeysKernel);
 
 void cpu::CachedAttention(const Stream& stream, const CachedAttentionArgs& args) {
   const auto kernel = HWY_DYNAMIC_DISPATCH(CachedAttentionKernel);
   stream.Run([&](int thread) {
     const auto [begin, end] = stream.Range(args.q.rows, /*grain=*/1, thread);
-    kernel(args, begin, end, args.scratch.data + thread * args.index_stride);
+    kernel(args, begin, end, args.scratch.data + thread * (args.index_stride + args.q.columns / args.heads));
   });
 }
+
+void cpu::TurnScatteredKeys(const ScatterRowsArgs& args) { HWY_DYNAMIC_DISPATCH(TurnScatteredKeysKernel)(args); }
 
 }  // namespace hadal
 

@@ -3,9 +3,12 @@
 #pragma once
 
 #include "kernels/cached_attention.h"
+#include "kernels/scatter_rows.h"
 
 namespace hadal::cpu {
 
 void CachedAttention(const Stream& stream, const CachedAttentionArgs& args);
+// Turns the keys that ScatterRows has copied, in the cache.
+void TurnScatteredKeys(const ScatterRowsArgs& args);
 
 }  // namespace hadal::cpu

@@ -25,13 +25,17 @@ void EmbeddingForwardRows(const EmbeddingForwardArgs& args, int64_t begin, int64
   for (int64_t row = begin; row < end; ++row) {
     while (!positions_given && sentence[1] <= row) ++sentence;
     const float* token = args.table.floats().row(args.tokens[row]);
-    const float* position = args.positions.row(positions_given ? args.row_positions[row] : row - *sentence);
+    const float* position = nullptr;
+    if (!args.positions.empty()) {
+      position = args.positions.row(positions_given ? args.row_positions[row] : row - *sentence);
+    }
     float* x = args.x.floats().row(row);
     for (int64_t first = 0; first < width; first += DropoutWindow::kCapacity) {
       const int64_t last = std::min(width, first + DropoutWindow::kCapacity);
       const float* factors = args.dropout.active() ? window.Get(row * width + first, last - first) - first : nullptr;
       ForColumns(first, last, [&](auto d, int64_t c) HWY_ATTR {
-        auto value = hn::MulAdd(hn::Set(d, multiplier), hn::LoadU(d, token + c), hn::LoadU(d, position + c));
+        const auto place = position == nullptr ? hn::Zero(d) : hn::LoadU(d, position + c);
+        auto value = hn::MulAdd(hn::Set(d, multiplier), hn::LoadU(d, token + c), place);
         if (factors != nullptr) value = hn::Mul(value, hn::LoadU(d, factors + c));
         hn::StoreU(value, d, x + c);
       });
@@ -43,7 +47,13 @@ void EmbeddingBackwardColumns(const EmbeddingBackwardArgs& args, int64_t begin, 
   const int64_t width = args.dx.columns;
   const float multiplier = args.multiplier;
   float buffer[DropoutWindow::kCapacity + kDropoutSlack];
+  const int32_t* sentence = args.offsets.data;
   for (int64_t row = 0; row < args.tokens.size; ++row) {
+    float* d_position = nullptr;
+    if (!args.d_positions.empty()) {
+      while (sentence[1] <= row) ++sentence;
+      d_position = args.d_positions.row(row - *sentence);
+    }
     const float* dx = args.dx.floats().row(row);
     float* d_token = args.d_table.row(args.tokens[row]);
     for (int64_t first = begin; first < end; first += DropoutWindow::kCapacity) {
@@ -56,6 +66,7 @@ void EmbeddingBackwardColumns(const EmbeddingBackwardArgs& args, int64_t begin, 
         auto gradient = hn::LoadU(d, dx + c);
         if (factors != nullptr) gradient = hn::Mul(gradient, hn::LoadU(d, factors + c));
         hn::StoreU(hn::MulAdd(hn::Set(d, multiplier), gradient, hn::LoadU(d, d_token + c)), d, d_token + c);
+        if (d_position != nullptr) hn::StoreU(hn::Add(gradient, hn::LoadU(d, d_position + c)), d, d_position + c);
       });
     }
   }

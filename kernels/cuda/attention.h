@@ -13,7 +13,9 @@
 // no atomics. Deterministic, and independent of other sentences. Exponentials have an error of one or two ulp for
 // float, and are ex2.approx for BFloat16. Dropout masks are those of random.h.
 // Tensor cores: BFloat16 with heads of 32, 64 or 128 columns (rounding: tensor_attention.h). Everything else is plain
-// fp32 arithmetic. The choice depends only on the type and the head's width.
+// fp32 arithmetic, also heads whose columns turn only in part. The choice depends only on the type, the head's width
+// and what turns. Rotary positions: a block turns what it loads (keys again for each tile of queries, from a cache)
+// and turns gradients back in registers or shared memory: device memory has no other access.
 // REQUIRES: 1 ≤ head width ≤ 128; sentences of at most 65,536 tokens if dropout is active; causal: equal offsets.
 // Asynchronous.
 #pragma once
@@ -23,6 +25,7 @@
 
 #include "kernels/cuda/device_view.h"
 #include "kernels/cuda/dropout.h"
+#include "kernels/cuda/rotary.h"
 
 namespace hadal::cuda {
 
@@ -51,6 +54,10 @@ struct AttentionShape {
   // The most blocks of a launch, all heads together; does not change any bit. The default is about twice what a GPU of
   // 132 multiprocessors holds at once, enough for one block per tile of 10,000 tokens of text (eight heads).
   int32_t most_blocks = 4096;
+  int32_t group = 1;  // heads of queries of a head of keys
+  DeviceRotary rotary;
+
+  int32_t key_heads() const { return heads / group; }
 };
 
 template <typename T>
@@ -58,7 +65,7 @@ struct AttentionForwardArgs {
   AttentionShape shape;
   DevicePointer<const AttentionTile> query_tiles;  // [query_tile_capacity]
   int64_t query_tile_capacity = 0;
-  DeviceMatrix<const T> q, k, v;  // [Rq, H·D], [Rk, H·D]
+  DeviceMatrix<const T> q, k, v;  // [Rq, H·D], [Rk, K·D]
   DeviceDropout dropout;
   DeviceMatrix<T> output;           // [Rq, H·D] (=)
   DeviceMatrix<float> log_sum_exp;  // [H, Rq] (=)
@@ -76,7 +83,7 @@ struct AttentionBackwardArgs {
   DeviceMatrix<const T> d_output;         // [Rq, H·D]
   DeviceDropout dropout;
   DeviceMatrix<T> d_q;            // [Rq, H·D] (=)
-  DeviceMatrix<T> d_k, d_v;       // [Rk, H·D] (=)
+  DeviceMatrix<T> d_k, d_v;       // [Rk, K·D] (=)
   DeviceMatrix<float> row_terms;  // scratch [2·H, Rq]
 };
 template <typename T>

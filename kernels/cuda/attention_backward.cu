@@ -32,9 +32,10 @@ struct QueryThread {
 template <typename T, int kWidth>
 HADAL_DEVICE void FillPairs(const AttentionBackwardArgs<T>& args, const QueryThread& at, int64_t first_key,
                             Shared<float> queries, Shared<float> d_outputs, Shared<float> others, Pairs& pairs) {
-  const int64_t column = at.head * at.width;
+  const int64_t column = at.head / args.shape.group * at.width;
   Barrier();
-  LoadTile<kWidth, kOtherRows>(others, args.k, first_key, at.tile.key_end, column, at.width, 1.0f);
+  LoadTile<kWidth, kOtherRows>(others, args.k, first_key, at.tile.key_end, column, at.width, 1.0f, args.shape.rotary,
+                               at.tile.key_begin);
   Barrier();
   DotRows<kWidth>(queries, at.row, others, at.group, pairs.probability);
   const uint32_t seen = BitsBelow(first_key + kRowsOfThread * at.group, at.own_end);
@@ -68,12 +69,14 @@ HADAL_DEVICE void GradientsOfQueries(const AttentionBackwardArgs<T>& args, const
   at.row = ThreadIndex() / kGroups, at.group = ThreadIndex() % kGroups, at.width = args.shape.head_width;
   at.head = HeadOfBlock<kWidth>(), at.query = at.tile.first + at.row;
   const int64_t column = at.head * at.width, place = at.query - at.tile.query_begin;
+  const DeviceRotary& rotary = args.shape.rotary;
   at.keys_end = args.shape.causal ? at.tile.key_begin + (at.tile.first + at.tile.rows - at.tile.query_begin)
                                   : int64_t{at.tile.key_end};
   at.own_end = args.shape.causal ? at.tile.key_begin + place + 1 : int64_t{at.tile.key_end};
   if (at.row < at.tile.rows) at.log_sum_exp = Load(args.log_sum_exp.row(at.head) + at.query);
   if (args.dropout.active()) at.position = Load(args.dropout.position);
-  LoadTile<kWidth, kRows>(queries, args.q, at.tile.first, at.tile.query_end, column, at.width, ScaleOf(at.width));
+  LoadTile<kWidth, kRows>(queries, args.q, at.tile.first, at.tile.query_end, column, at.width, ScaleOf(at.width),
+                          rotary, at.tile.query_begin);
   LoadTile<kWidth, kRows>(d_outputs, args.d_output, at.tile.first, at.tile.query_end, column, at.width, 1.0f);
 
   Pairs pairs;
@@ -100,10 +103,12 @@ HADAL_DEVICE void GradientsOfQueries(const AttentionBackwardArgs<T>& args, const
     }
     StoreScores(gradients, at.row, at.group, d_scores);
     Barrier();  // the values have been read, the gradients are written
-    LoadTile<kWidth, kOtherRows>(others, args.k, key, at.tile.key_end, column, at.width, 1.0f);
+    LoadTile<kWidth, kOtherRows>(others, args.k, key, at.tile.key_end, at.head / args.shape.group * at.width, at.width,
+                                 1.0f, rotary, at.tile.key_begin);
     Barrier();
     AddWeightedRows<kWidth>(gradients, at.row, others, at.group, d_query);
   }
+  TurnBack<kWidth>(rotary, place, at.row < at.tile.rows, queries, at.row, at.group, d_query);
   if (at.row >= at.tile.rows) return;
   StoreOwnColumns<kWidth>(d_query, ScaleOf(at.width), args.d_q.row(at.query) + column, at.group, at.width);
   if (at.group != 0) return;
@@ -190,20 +195,23 @@ HADAL_DEVICE void GradientsOfKeys(const AttentionBackwardArgs<T>& args, const At
   KeyThread at;
   at.tile = tile;
   at.row = ThreadIndex() / kGroups, at.group = ThreadIndex() % kGroups, at.width = args.shape.head_width;
-  at.head = HeadOfBlock<kWidth>();
-  const int64_t column = at.head * at.width, place = at.tile.first - at.tile.key_begin;
+  const int64_t key_column = HeadOfBlock<kWidth>() * at.width, place = at.tile.first - at.tile.key_begin;
+  const DeviceRotary& rotary = args.shape.rotary;
   at.first_seeing = args.shape.causal ? at.tile.query_begin + place + at.row : int64_t{at.tile.query_begin};
   if (args.dropout.active()) at.position = Load(args.dropout.position);
-  LoadTile<kWidth, kRows>(keys, args.k, at.tile.first, at.tile.key_end, column, at.width, 1.0f);
-  LoadTile<kWidth, kRows>(values, args.v, at.tile.first, at.tile.key_end, column, at.width, 1.0f);
+  LoadTile<kWidth, kRows>(keys, args.k, at.tile.first, at.tile.key_end, key_column, at.width, 1.0f, rotary,
+                          at.tile.key_begin);
+  LoadTile<kWidth, kRows>(values, args.v, at.tile.first, at.tile.key_end, key_column, at.width, 1.0f);
 
   OwnColumns<kWidth> d_key, d_value;
   // Causal: no query before the tile's first key sees any of its keys.
   const int64_t begin = at.tile.query_begin + (args.shape.causal ? place / kOtherRows * kOtherRows : 0);
-  for (int64_t query = begin; query < at.tile.query_end; query += kOtherRows) {
+  const auto add_queries = [&](int64_t query) {
+    const int64_t column = at.head * at.width;
     Pairs pairs;
     const auto load_queries = [&] {
-      LoadTile<kWidth, kOtherRows>(tiles.others, args.q, query, at.tile.query_end, column, at.width, ScaleOf(at.width));
+      LoadTile<kWidth, kOtherRows>(tiles.others, args.q, query, at.tile.query_end, column, at.width, ScaleOf(at.width),
+                                   rotary, at.tile.query_begin);
     };
     Barrier();
     load_queries();
@@ -226,12 +234,17 @@ HADAL_DEVICE void GradientsOfKeys(const AttentionBackwardArgs<T>& args, const At
     load_queries();
     Barrier();
     AddWeightedRows<kWidth>(gradients, at.row, others, at.group, d_key);
+  };
+  for (int h = 0; h < args.shape.group; ++h) {
+    at.head = HeadOfBlock<kWidth>() * args.shape.group + h;
+    for (int64_t query = begin; query < at.tile.query_end; query += kOtherRows) add_queries(query);
   }
+  TurnBack<kWidth>(rotary, place + at.row, at.row < at.tile.rows, keys, at.row, at.group, d_key);
   if (at.row >= at.tile.rows) return;
   const int64_t key = at.tile.first + at.row;
   // queries already contain the scale
-  StoreOwnColumns<kWidth>(d_key, 1.0f, args.d_k.row(key) + column, at.group, at.width);
-  StoreOwnColumns<kWidth>(d_value, 1.0f, args.d_v.row(key) + column, at.group, at.width);
+  StoreOwnColumns<kWidth>(d_key, 1.0f, args.d_k.row(key) + key_column, at.group, at.width);
+  StoreOwnColumns<kWidth>(d_value, 1.0f, args.d_v.row(key) + key_column, at.group, at.width);
 }
 
 // With narrower heads four blocks fit into a multiprocessor's shared memory (sm_80), so the launch bounds limit
@@ -253,12 +266,14 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kBlockRows<kWidth>* kGroups, kWidth <= 64 
 
 template <typename T, int kWidth>
 void LaunchPlain(StreamHandle stream, const AttentionBackwardArgs<T>& args) {
-  const int64_t heads = args.shape.heads * kBlocksOfTile<kWidth>;
+  int64_t heads = args.shape.heads * kBlocksOfTile<kWidth>;
   LaunchShape shape = {.blocks_x = BlocksForTiles(args.shape, args.query_tile_capacity, heads),
                        .blocks_y = heads,
                        .threads = kBlockRows<kWidth> * kGroups};
   if (args.query_tile_capacity > 0) Launch(stream, shape, QueryGradientKernel<T, kWidth>, args);
+  heads = args.shape.key_heads() * kBlocksOfTile<kWidth>;
   shape.blocks_x = BlocksForTiles(args.shape, args.key_tile_capacity, heads);
+  shape.blocks_y = heads;
   if (args.key_tile_capacity > 0) Launch(stream, shape, KeyValueGradientKernel<T, kWidth>, args);
 }
 
@@ -268,6 +283,7 @@ template <typename T>
 void AttentionBackward(StreamHandle stream, const AttentionBackwardArgs<T>& args) {
   const AttentionShape& shape = args.shape;
   HADAL_CHECK_GE(shape.heads, 1);
+  HADAL_CHECK_EQ(shape.heads % shape.group, 0);
   HADAL_CHECK_GE(shape.head_width, 1);
   HADAL_CHECK_LE(shape.head_width, kWidestHead);
   HADAL_CHECK(!args.dropout.active() || args.dropout.position);
@@ -276,7 +292,7 @@ void AttentionBackward(StreamHandle stream, const AttentionBackwardArgs<T>& args
   }
   if (args.key_tile_capacity > 0) HADAL_CHECK(args.key_tiles && args.k && args.v && args.d_k && args.d_v);
   if constexpr (std::is_same_v<T, BFloat16>) {
-    if (OnTensorCores<T>(shape.head_width)) {
+    if (OnTensorCores<T>(shape)) {
       TensorQueryGradient(stream, args);
       return TensorKeyValueGradients(stream, args);
     }

@@ -48,10 +48,12 @@ HADAL_DEVICE void AttendQueries(const AttentionForwardArgs<T>& args, const Atten
   const auto [queries, others, weights] = tiles;
   const int width = args.shape.head_width, row = ThreadIndex() / kGroups, group = ThreadIndex() % kGroups;
   const int64_t head = HeadOfBlock<kWidth>(), column = head * width, query = tile.first + row;
+  const int64_t key_column = head / args.shape.group * width;
+  const DeviceRotary& rotary = args.shape.rotary;
   const float scale = 1.0f / SquareRoot(static_cast<float>(width));
   RandomPosition position;
   if (args.dropout.active()) position = Load(args.dropout.position);
-  LoadTile<kWidth, kRows>(queries, args.q, tile.first, tile.query_end, column, width, scale);
+  LoadTile<kWidth, kRows>(queries, args.q, tile.first, tile.query_end, column, width, scale, rotary, tile.query_begin);
   // Causal: query i of the sentence sees keys 0 … i, so the loop ends with the tile's last query.
   const int64_t keys_end =
       args.shape.causal ? tile.key_begin + (tile.first + tile.rows - tile.query_begin) : int64_t{tile.key_end};
@@ -60,7 +62,8 @@ HADAL_DEVICE void AttendQueries(const AttentionForwardArgs<T>& args, const Atten
   OwnColumns<kWidth> output;
   for (int64_t first_key = tile.key_begin; first_key < keys_end; first_key += kOtherRows) {
     Barrier();  // the previous iteration's values have been read
-    LoadTile<kWidth, kOtherRows>(others, args.k, first_key, tile.key_end, column, width, 1.0f);
+    LoadTile<kWidth, kOtherRows>(others, args.k, first_key, tile.key_end, key_column, width, 1.0f, rotary,
+                                 tile.key_begin);
     Barrier();
     float scores[kRowsOfThread];
     DotRows<kWidth>(queries, row, others, group, scores);
@@ -76,7 +79,7 @@ HADAL_DEVICE void AttendQueries(const AttentionForwardArgs<T>& args, const Atten
     }
     StoreScores(weights, row, group, scores);
     Barrier();  // the keys have been read, the weights are written
-    LoadTile<kWidth, kOtherRows>(others, args.v, first_key, tile.key_end, column, width, 1.0f);
+    LoadTile<kWidth, kOtherRows>(others, args.v, first_key, tile.key_end, key_column, width, 1.0f);
     Barrier();
     AddWeightedRows<kWidth>(weights, row, others, group, output);
   }
@@ -116,10 +119,11 @@ void AttentionForward(StreamHandle stream, const AttentionForwardArgs<T>& args) 
   HADAL_CHECK_GE(args.shape.heads, 1);
   HADAL_CHECK_GE(args.shape.head_width, 1);
   HADAL_CHECK_LE(args.shape.head_width, kWidestHead);
+  HADAL_CHECK_EQ(args.shape.heads % args.shape.group, 0);
   HADAL_CHECK(args.query_tiles && args.q && args.k && args.v && args.output && args.log_sum_exp);
   HADAL_CHECK(!args.dropout.active() || args.dropout.position);
   if constexpr (std::is_same_v<T, BFloat16>) {
-    if (OnTensorCores<T>(args.shape.head_width)) return TensorAttentionForward(stream, args);
+    if (OnTensorCores<T>(args.shape)) return TensorAttentionForward(stream, args);
   }
   if (args.shape.head_width <= 64) {
     LaunchPlain<T, 64>(stream, args);

@@ -16,6 +16,7 @@
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/dropout_draws.h"
 #include "kernels/cuda/eight.h"
+#include "kernels/cuda/rotary_columns.h"
 #include "kernels/cuda/thread_layer.h"
 
 namespace hadal::cuda {
@@ -77,10 +78,12 @@ HADAL_DEVICE float AttentionExp(float x) {
 }
 
 // Copies rows [first, first + kTileRows) and columns [column, column + width) of `from`, times `factor`. Rows from
-// `end` on read as 0. Every thread of the block must call it and then Barrier.
+// `end` on read as 0. With `rotary` the columns turn; row `begin` has position 0. Every thread of the block must call
+// it and then Barrier.
 template <int kWidth, int kTileRows, typename T>
 HADAL_DEVICE void LoadTile(Shared<float> tile, const DeviceMatrix<const T>& from, int64_t first, int64_t end,
-                           int64_t column, int width, float factor) {
+                           int64_t column, int width, float factor, const DeviceRotary& rotary = {},
+                           int64_t begin = 0) {
   constexpr int kEights = kWidth / 8;
   const auto on_16_bytes = [](int64_t elements) { return elements * static_cast<int64_t>(sizeof(T)) % 16 == 0; };
   const bool aligned = width % 8 == 0 && on_16_bytes(column) && on_16_bytes(from.stride) &&
@@ -93,6 +96,12 @@ HADAL_DEVICE void LoadTile(Shared<float> tile, const DeviceMatrix<const T>& from
     if (count > 0) {
       const DevicePointer<const T> source = from.row(first + row) + column + 8 * eight;
       values = aligned ? LoadEight<true>(source, count) : LoadEight<false>(source, count);
+      if (rotary.half > 0) {
+        HADAL_UNROLL for (int c = 0; c < 8; ++c) {
+          if (c >= count) break;
+          values.v[c] = TurnedColumn(rotary, source + (-8 * eight), 8 * eight + c, values.v[c], first + row - begin);
+        }
+      }
     }
     Vector16 low, high;
     HADAL_UNROLL for (int c = 0; c < 4; ++c) {
@@ -142,6 +151,33 @@ HADAL_DEVICE void AddWeightedRows(Shared<float> weights, int row, Shared<float> 
       const Four values = LoadFour(other + (TileOffset<kWidth>(j) + 16 * k + 4 * group));
       HADAL_UNROLL for (int c = 0; c < 4; ++c) sum.v[4 * k + c] = MulAdd(weight, values.v[c], sum.v[4 * k + c]);
     }
+  }
+}
+
+// Turns a thread's columns of a gradient back, at `position`; `exists`: the row has one. `tile` [rows of the block,
+// kWidth] is overwritten. Every thread of the block must call it.
+template <int kWidth>
+HADAL_DEVICE void TurnBack(const DeviceRotary& rotary, int64_t position, bool exists, Shared<float> tile, int row,
+                           int group, OwnColumns<kWidth>& values) {
+  if (rotary.half == 0) return;
+  Barrier();  // the tile has been read
+  HADAL_UNROLL for (int k = 0; k < kWidth / 16; ++k) {
+    Vector16 four;
+    HADAL_UNROLL for (int c = 0; c < 4; ++c) four.word[c] = BitsOf(values.v[4 * k + c]);
+    StoreVector(tile + (TileOffset<kWidth>(row) + 16 * k + 4 * group), four);
+  }
+  Barrier();
+  if (!exists) return;
+  const DevicePointer<const float> angles = rotary.angles.row(position);
+  HADAL_UNROLL for (int i = 0; i < kWidth / kGroups; ++i) {
+    const int column = 16 * (i / 4) + 4 * group + i % 4;
+    if (column >= 2 * rotary.half) continue;
+    const bool is_high = column >= rotary.half;
+    const int c = is_high ? column - rotary.half : column;
+    const float other = tile[TileOffset<kWidth>(row) + (is_high ? c : c + rotary.half)];
+    const float cosine = Load(angles + c), sine = -Load(angles + (rotary.half + c));
+    values.v[i] =
+        is_high ? Turned(other, values.v[i], cosine, sine).high : Turned(values.v[i], other, cosine, sine).low;
   }
 }
 

@@ -1,6 +1,7 @@
 #include "kernels/cuda/cached_attention.h"
 
 #include "kernels/cuda/eight.h"
+#include "kernels/cuda/rotary_columns.h"
 #include "kernels/cuda/row_team.h"
 #include "kernels/cuda/thread_layer.h"
 
@@ -57,13 +58,17 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) CachedAttentionKernel(CachedAtte
   HADAL_SHARED(float, maxima, kWarps);
   HADAL_SHARED(float, sums, kWarps);
   const int thread = ThreadIndex();
-  const int64_t width = args.heads * args.head_width, first_column = BlockY() * args.head_width;
+  const int64_t width = args.heads / args.group * args.head_width, of_head = BlockY() * args.head_width;
+  const int64_t first_column = BlockY() / args.group * args.head_width;  // of keys, and of values behind `width`
   const bool has_column = thread < args.head_width;
   const bool aligned = args.head_width % 8 == 0 && RowsOn16Bytes(args.cache);  // then so are every head's columns
-  if (has_column) query[thread] = ToFloat(Load(args.q.row(BlockX()) + first_column + thread));
+  const int32_t length = Load(args.lengths + BlockX());
+  if (has_column) {
+    const DevicePointer<const T> q = args.q.row(BlockX()) + of_head;
+    query[thread] = TurnedColumn(args.rotary, q, thread, ToFloat(Load(q + thread)), length - 1);
+  }
   Barrier();
   const float scale = 1.0f / SquareRoot(static_cast<float>(args.head_width));
-  const int32_t length = Load(args.lengths + BlockX());
   float maximum = MinusInfinity(), sum = 0.0f, output = 0.0f;
   for (int32_t first = 0; first < length; first += kThreads) {
     const DevicePointer<const int32_t> index = args.index + BlockX() * args.index_stride + first;
@@ -86,7 +91,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) CachedAttentionKernel(CachedAtte
       }
     }
   }
-  if (has_column) Store(args.output.row(BlockX()) + first_column + thread, FromFloat<T>(output / sum));
+  if (has_column) Store(args.output.row(BlockX()) + of_head + thread, FromFloat<T>(output / sum));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "kernels/cuda/device_view.h"
+#include "kernels/cuda/rotary.h"
 
 namespace hadal::cuda {
 
@@ -17,11 +18,13 @@ template <typename T>
 struct CachedAttentionArgs {
   int64_t rows = 0, heads = 1, head_width = 1;  // B, H, D ≤ kWidestCachedHead
   DeviceMatrix<const T> q;                      // [B, H·D]
-  DeviceMatrix<const T> cache;                  // [cache rows, 2·H·D]: key, value
+  DeviceMatrix<const T> cache;                  // [cache rows, 2·K·D]: key, value; K = H / group
   DevicePointer<const int32_t> index;           // [B · index_stride] cache rows
   int64_t index_stride = 0;
   DevicePointer<const int32_t> lengths;  // [B] ≥ 1
   DeviceMatrix<T> output;                // [B, H·D] (=)
+  int64_t group = 1;
+  DeviceRotary rotary;  // turns q
 };
 template <typename T>  // float, BFloat16
 void CachedAttention(StreamHandle stream, const CachedAttentionArgs<T>& args);

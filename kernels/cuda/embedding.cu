@@ -15,6 +15,8 @@ constexpr int64_t kRowsOfBlock = 8;
 // token; one row at a time would wait for memory twice per row.
 constexpr int kRowsAhead = 4;
 
+constexpr int kPositionThreads = 64;
+
 template <typename Table, typename Stream, bool kAligned>
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads)
     EmbeddingForwardKernel(EmbeddingForwardArgs args, DeviceDropout dropout, int team_threads) {
@@ -30,7 +32,10 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads)
     Eight x;
     if (token >= 0 && place >= 0) {
       const Eight e = LoadEight<kAligned>(ViewOf<Table>(args.table).row(token) + team.column, team.columns);
-      const Eight p = LoadEight<kAligned>(ViewOf(args.positions).row(place) + team.column, team.columns);
+      Eight p;
+      if (Given(args.positions)) {
+        p = LoadEight<kAligned>(ViewOf(args.positions).row(place) + team.column, team.columns);
+      }
       HADAL_UNROLL for (int c = 0; c < 8; ++c) x.v[c] = MulAdd(args.multiplier, e.v[c], p.v[c]);
       if (dropout.active()) ApplyDropout<kAligned>(dropout, position, row * args.x.columns + team.column, x);
     }
@@ -83,6 +88,26 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads)
   StoreEight<kAligned>(to, total, team.columns);
 }
 
+// Block x: position x; a thread adds eight columns of all rows there, ascending.
+template <typename Stream, bool kAligned>
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kPositionThreads)
+    PositionGradientKernel(EmbeddingBackwardArgs args, DeviceDropout dropout) {
+  const int64_t column = 8 * (BlockY() * kPositionThreads + ThreadIndex()), left = args.dx.columns - column;
+  if (left <= 0) return;
+  const int count = left < 8 ? static_cast<int>(left) : 8;
+  RandomPosition position;
+  if (dropout.active()) position = Load(dropout.position);
+  const DevicePointer<float> to = ViewOf(args.d_positions).row(BlockX()) + column;
+  Eight sum = LoadEight<kAligned>(to, count);
+  for (int64_t row = 0; row < args.tokens.size; ++row) {
+    if (Load(ViewOf(args.device_tokens.positions) + row) != BlockX()) continue;
+    Eight dx = LoadEight<kAligned>(ViewOf<Stream>(args.dx).row(row) + column, count);
+    if (dropout.active()) ApplyDropout<kAligned>(dropout, position, row * args.dx.columns + column, dx);
+    HADAL_UNROLL for (int c = 0; c < 8; ++c) sum.v[c] += dx.v[c];
+  }
+  StoreEight<kAligned>(to, sum, count);
+}
+
 }  // namespace
 
 void EmbeddingForward(StreamHandle stream, const EmbeddingForwardArgs& args) {
@@ -121,12 +146,22 @@ void EmbeddingBackward(StreamHandle stream, const EmbeddingBackwardArgs& args) {
   if (args.tokens.size == 0) return;
   HADAL_CHECK_LE(args.dx.columns, kMaxTeamWidth);
   HADAL_CHECK(args.device_tokens.group_count != nullptr);
+  HADAL_CHECK(args.d_positions.empty() || args.device_tokens.positions != nullptr);
   const bool aligned = InAlignedEights(args.dx.columns, {args.dx, args.d_table});
+  const bool positions_aligned = InAlignedEights(args.dx.columns, {args.dx, args.d_positions});
   const RowTeamShape team = RowTeamShapeOf(args.dx.columns);
   WithElement(args.dx.storage, [&]<typename Stream>(Stream) {
     Launch(stream, {.blocks_x = args.tokens.size, .threads = team.block_threads()},
            aligned ? EmbeddingBackwardKernel<Stream, true> : EmbeddingBackwardKernel<Stream, false>, args,
            DeviceDropoutOf(args.dropout), team.team_threads);
+    if (args.d_positions.empty()) return;
+    const int64_t eights = (args.dx.columns + 7) / 8;
+    Launch(stream,
+           {.blocks_x = args.d_positions.rows,
+            .blocks_y = (eights + kPositionThreads - 1) / kPositionThreads,
+            .threads = kPositionThreads},
+           positions_aligned ? PositionGradientKernel<Stream, true> : PositionGradientKernel<Stream, false>, args,
+           DeviceDropoutOf(args.dropout));
   });
 }
 

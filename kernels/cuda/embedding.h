@@ -5,6 +5,7 @@
 // Backward needs no atomics: the host groups the rows of a batch by token once (GroupRowsByToken), and one block owns
 // each table row that occurs. Team t of its threads (row_team.h) adds rows t, t + teams, t + 2·teams, … of the group;
 // then the teams' sums are added, all in ascending order. The order depends only on the batch and the width.
+// Learned positions: a block a position finds its rows among all, of which few have it; no list is needed.
 // The number of groups is read from device memory, and the grid has a block for each row of the batch's capacity, so a
 // captured graph serves every batch. Tokens and positions below 0 mark padding rows: x = 0, no gradient.
 // Numerics: fp32; x = f · fma(multiplier, E[token], PE[position]), f: dropout's factor (0 or scale). Asynchronous.

@@ -2,9 +2,10 @@
 // head's width fits the tensor cores' tiles.
 //
 // Takes the arguments of the plain kernels and computes the same functions with the same dropout masks, but products
-// have BFloat16 operands and fp32 sums. Probabilities and their gradients are rounded to BFloat16 before they multiply
-// values, keys and queries; a softmax's sum is over the values before rounding. d_q stays accurate where keys are
-// alike: what rounding adds to the row sums of the scores' gradients is subtracted again (kernels/attention.md).
+// have BFloat16 operands and fp32 sums; queries and keys that turn are rounded after it. Probabilities and their
+// gradients are rounded to BFloat16 before they multiply values, keys and queries; a softmax's sum is over the values
+// before rounding. d_q stays accurate where keys are alike: what rounding adds to the row sums of the scores'
+// gradients is subtracted again (kernels/attention.md).
 #pragma once
 
 #include <type_traits>
@@ -13,13 +14,18 @@
 
 namespace hadal::cuda {
 
-// Depends only on the stored type and the head's width.
+// Depends only on the stored type, the head's width and what turns: nothing or the whole head.
 template <typename T>
-constexpr bool OnTensorCores(int64_t head_width) {
-  return std::is_same_v<T, BFloat16> && (head_width == 32 || head_width == 64 || head_width == 128);
+constexpr bool OnTensorCores(int64_t head_width, int64_t half = 0) {
+  return std::is_same_v<T, BFloat16> && (head_width == 32 || head_width == 64 || head_width == 128) &&
+         (half == 0 || 2 * half == head_width);
+}
+template <typename T>
+bool OnTensorCores(const AttentionShape& shape) {
+  return OnTensorCores<T>(shape.head_width, shape.rotary.half);
 }
 
-// REQUIRES: OnTensorCores<BFloat16>(head_width), strides below 2^26, and as in attention.h. Faster if rows of all
+// REQUIRES: OnTensorCores<BFloat16>(shape), strides below 2^26, and as in attention.h. Faster if rows of all
 // matrices are 16-byte aligned.
 void TensorAttentionForward(StreamHandle stream, const AttentionForwardArgs<BFloat16>& args);
 // The backward pass is both, in this order: d_q with row_terms, then d_k and d_v. Without tiles they do nothing.

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/rotary_columns.h"
 #include "kernels/cuda/tensor_attention_tile.h"
 #include "kernels/cuda/thread_layer.h"
 
@@ -31,15 +32,41 @@ struct RowReader {
   using Own = ThreadUnits<kWidth>;
   DevicePointer<const BFloat16> source;  // the thread's first unit of the next tile
   int step;                              // elements between the thread's units
+  // With rotary positions: the angles of that unit's row and columns. Null: nothing turns.
+  DevicePointer<const float> angles;
 
   // Reads from row `first` on, columns [column, column + kWidth).
   HADAL_DEVICE RowReader(const DeviceMatrix<const BFloat16>& from, int first, int column)
       : source(from.row(first + Own().row) + (column + 8 * Own().unit)),
         step(static_cast<int>(from.stride) * Own::kRowStep) {}
+  // The same; the columns turn, row `first` at `position`.
+  HADAL_DEVICE RowReader(const DeviceMatrix<const BFloat16>& from, int first, int column, const DeviceRotary& rotary,
+                         int position)
+      : RowReader(from, first, column) {
+    if (rotary.half > 0) angles = rotary.angles.row(position + Own().row) + 8 * Own().unit % (kWidth / 2);
+  }
 
   // Returns the thread's unit u of the next tile.
   HADAL_DEVICE Vector16 Unit(int u) const {
     const DevicePointer<const BFloat16> from = source + int64_t{u} * step;
+    Vector16 values = UnitAt(from);
+    if (!angles) return values;
+    const bool is_high = Own().unit >= Own::kUnits / 2;
+    const Vector16 others = UnitAt(from + (is_high ? -kWidth / 2 : kWidth / 2));
+    const DevicePointer<const float> of_row = angles + u * (Own::kRowStep * kWidth);  // a row has kWidth angles
+    HADAL_UNROLL for (int c = 0; c < 4; ++c) {
+      float turned[2];
+      HADAL_UNROLL for (int e = 0; e < 2; ++e) {
+        const float x = FloatOf(e == 0 ? values.word[c] << 16 : values.word[c] & 0xFFFF0000u);
+        const float other = FloatOf(e == 0 ? others.word[c] << 16 : others.word[c] & 0xFFFF0000u);
+        const float cosine = Load(of_row + (2 * c + e)), sine = Load(of_row + (kWidth / 2 + 2 * c + e));
+        turned[e] = is_high ? Turned(other, x, cosine, sine).high : Turned(x, other, cosine, sine).low;
+      }
+      values.word[c] = RoundPair(turned[0], turned[1]);
+    }
+    return values;
+  }
+  HADAL_DEVICE Vector16 UnitAt(DevicePointer<const BFloat16> from) const {
     if constexpr (kAligned) {
       return LoadVector(from);
     } else {
@@ -50,7 +77,10 @@ struct RowReader {
       return values;
     }
   }
-  HADAL_DEVICE void Advance() { source = source + int64_t{Own::kCount} * step; }
+  HADAL_DEVICE void Advance() {
+    source = source + int64_t{Own::kCount} * step;
+    if (angles) angles = angles + Own::kCount * Own::kRowStep * kWidth;
+  }
 };
 
 // Copies the next tile of each reader to its place in shared memory; rows from `rows` on are 0. Every thread of the

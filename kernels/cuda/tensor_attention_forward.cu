@@ -82,8 +82,9 @@ HADAL_DEVICE void WalkKeys(const AttentionForwardArgs<BFloat16>& args, const Att
                            const HeldRows<kWidth>& queries, Shared<Vector16> keys, Shared<Vector16> values,
                            OnlineSoftmax& softmax, RowSums<kWidth>& output) {
   const float scale = 1.0f / SquareRoot(static_cast<float>(kWidth));
-  RowReader<kWidth, kAligned> readers[] = {{args.k, tile.key_begin, at.head * kWidth},
-                                           {args.v, tile.key_begin, at.head * kWidth}};
+  const int column = at.head / args.shape.group * kWidth;
+  RowReader<kWidth, kAligned> readers[] = {{args.k, tile.key_begin, column, args.shape.rotary, 0},
+                                           {args.v, tile.key_begin, column}};
   for (int key = 0; key < at.keys_end; key += kTensorRows) {
     LoadTiles(readers, at.keys - key, {keys, values});
     PairFragments pairs = DotFragments(queries, keys);
@@ -110,7 +111,8 @@ HADAL_DEVICE void AttendQueries(const AttentionForwardArgs<BFloat16>& args, cons
   const QueryLane at = ThisQueryLane(args, tile);
   const FragmentLane lane;
   const int column = at.head * kWidth;
-  RowReader<kWidth, kAligned> readers[] = {{args.q, tile.first, column}};
+  RowReader<kWidth, kAligned> readers[] = {
+      {args.q, tile.first, column, args.shape.rotary, tile.first - tile.query_begin}};
   LoadTiles(readers, tile.rows, {tiles.queries});
   const HeldRows<kWidth> own(RowsInTile<kWidth>{tiles.queries});
   OnlineSoftmax softmax;
@@ -161,7 +163,7 @@ auto ForwardKernelFor(int width) {
 
 void TensorAttentionForward(StreamHandle stream, const AttentionForwardArgs<BFloat16>& args) {
   const int width = args.shape.head_width;
-  HADAL_CHECK(OnTensorCores<BFloat16>(width));
+  HADAL_CHECK(OnTensorCores<BFloat16>(args.shape));
   const LaunchShape shape = {.blocks_x = BlocksForTiles(args.shape, args.query_tile_capacity, args.shape.heads),
                              .blocks_y = args.shape.heads,
                              .threads = kTensorThreads};

@@ -19,7 +19,7 @@ struct KeyLane {
 HADAL_DEVICE KeyLane ThisKeyLane(const AttentionBackwardArgs<BFloat16>& args, const AttentionTile& tile) {
   const FragmentLane lane;
   const int place = tile.first - tile.key_begin;
-  KeyLane at = {.head = static_cast<int>(BlockY()),
+  KeyLane at = {.head = 0,
                 .queries = tile.query_end - tile.query_begin,
                 .first_query = tile.query_begin,
                 .key_block = (place + lane.first_row) / 8};
@@ -103,28 +103,35 @@ HADAL_DEVICE void AddQueries(const AttentionBackwardArgs<BFloat16>& args, const 
 template <int kWidth, bool kAligned>
 HADAL_DEVICE void GradientsOfKeys(const AttentionBackwardArgs<BFloat16>& args, const AttentionTile& tile,
                                   const BackwardTiles& tiles, Shared<float> numbers) {
-  const KeyLane at = ThisKeyLane(args, tile);
-  const int column = at.head * kWidth;
-  RowReader<kWidth, kAligned> own[] = {{args.k, tile.first, column}, {args.v, tile.first, column}};
+  KeyLane at = ThisKeyLane(args, tile);
+  const int key_column = static_cast<int>(BlockY()) * kWidth, position = tile.first - tile.key_begin;
+  RowReader<kWidth, kAligned> own[] = {{args.k, tile.first, key_column, args.shape.rotary, position},
+                                       {args.v, tile.first, key_column}};
   LoadTiles(own, tile.rows, {tiles.keys, tiles.values});
 
   RowSums<kWidth> d_key, d_value;
   // Causal: no query before the tile's first key sees any of its keys.
-  const int begin = args.shape.causal ? (tile.first - tile.key_begin) / kTensorRows * kTensorRows : 0;
-  RowReader<kWidth, kAligned> readers[] = {{args.q, at.first_query + begin, column},
-                                           {args.d_output, at.first_query + begin, column}};
-  for (int query = begin; query < at.queries; query += kTensorRows) {
-    const QueryNumbers own_numbers = LoadNumbers(args, at.head, at.first_query + query, at.queries - query);
-    LoadTiles(readers, at.queries - query, {tiles.queries, tiles.d_outputs}, [&] { PutNumbers(own_numbers, numbers); });
-    AddQueries<kWidth>(args, at, query, tiles, numbers, d_key, d_value);
+  const int begin = args.shape.causal ? position / kTensorRows * kTensorRows : 0;
+  HADAL_UNROLL_BY(1) for (int h = 0; h < args.shape.group; ++h) {
+    at.head = static_cast<int>(BlockY()) * args.shape.group + h;
+    const int column = at.head * kWidth, first = at.first_query + begin;
+    RowReader<kWidth, kAligned> readers[] = {{args.q, first, column, args.shape.rotary, begin},
+                                             {args.d_output, first, column}};
+    for (int query = begin; query < at.queries; query += kTensorRows) {
+      const QueryNumbers own_numbers = LoadNumbers(args, at.head, at.first_query + query, at.queries - query);
+      LoadTiles(readers, at.queries - query, {tiles.queries, tiles.d_outputs},
+                [&] { PutNumbers(own_numbers, numbers); });
+      AddQueries<kWidth>(args, at, query, tiles, numbers, d_key, d_value);
+    }
   }
+  TurnBack<kWidth>(args.shape.rotary, position, tile.rows, d_key);
   Barrier();  // all keys and values have been read
   const float kept = args.dropout.active() ? args.dropout.scale : 1.0f;
   PutSums<kWidth>(d_key, {ScoreScale<kWidth>(), ScoreScale<kWidth>()}, tiles.keys);
   PutSums<kWidth>(d_value, {kept, kept}, tiles.values);
   Barrier();
-  StoreTile<kWidth, kAligned>(tiles.keys, args.d_k, tile.first, tile.rows, column);
-  StoreTile<kWidth, kAligned>(tiles.values, args.d_v, tile.first, tile.rows, column);
+  StoreTile<kWidth, kAligned>(tiles.keys, args.d_k, tile.first, tile.rows, key_column);
+  StoreTile<kWidth, kAligned>(tiles.values, args.d_v, tile.first, tile.rows, key_column);
 }
 
 // Blocks per multiprocessor, which bounds a thread's registers: without the bound fewer blocks would fit at widths of
@@ -158,10 +165,10 @@ auto KeyValueKernelFor(int width) {
 
 void TensorKeyValueGradients(StreamHandle stream, const AttentionBackwardArgs<BFloat16>& args) {
   const int width = args.shape.head_width;
-  HADAL_CHECK(OnTensorCores<BFloat16>(width));
+  HADAL_CHECK(OnTensorCores<BFloat16>(args.shape));
   if (args.key_tile_capacity == 0) return;
-  const LaunchShape shape = {.blocks_x = BlocksForTiles(args.shape, args.key_tile_capacity, args.shape.heads),
-                             .blocks_y = args.shape.heads,
+  const LaunchShape shape = {.blocks_x = BlocksForTiles(args.shape, args.key_tile_capacity, args.shape.key_heads()),
+                             .blocks_y = args.shape.key_heads(),
                              .threads = kTensorThreads};
   const bool aligned = AllRowsOn16Bytes(args.q, args.k, args.v, args.d_output, args.d_q, args.d_k, args.d_v);
   Launch(stream, shape, aligned ? KeyValueKernelFor<true>(width) : KeyValueKernelFor<false>(width), args);

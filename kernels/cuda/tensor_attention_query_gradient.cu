@@ -119,8 +119,9 @@ HADAL_DEVICE RowTerms SumRows(const AttentionBackwardArgs<BFloat16>& args, const
                               Shared<float> mean_key, Pairs& pairs) {
   RowTerms terms;
   KeySum<kWidth> key_sum;
-  RowReader<kWidth, kAligned> readers[] = {{args.k, tile.key_begin, at.head * kWidth},
-                                           {args.v, tile.key_begin, at.head * kWidth}};
+  const int column = at.head / args.shape.group * kWidth;
+  RowReader<kWidth, kAligned> readers[] = {{args.k, tile.key_begin, column, args.shape.rotary, 0},
+                                           {args.v, tile.key_begin, column}};
   for (int key = 0; key < at.keys_end; key += kTensorRows) {
     LoadTiles(readers, at.keys - key, {tiles.keys, tiles.values});
     key_sum.Add(tiles.keys);
@@ -155,7 +156,9 @@ HADAL_DEVICE void GradientsOfQueries(const AttentionBackwardArgs<BFloat16>& args
   const QueryLane at = ThisQueryLane(args, tile);
   const FragmentLane lane;
   const int column = at.head * kWidth;
-  RowReader<kWidth, kAligned> own[] = {{args.q, tile.first, column}, {args.d_output, tile.first, column}};
+  const int position = tile.first - tile.query_begin, key_column = at.head / args.shape.group * kWidth;
+  RowReader<kWidth, kAligned> own[] = {{args.q, tile.first, column, args.shape.rotary, position},
+                                       {args.d_output, tile.first, column}};
   LoadTiles(own, tile.rows, {tiles.queries, tiles.d_outputs});
   const HeldRows<kWidth> queries(RowsInTile<kWidth>{tiles.queries});
   const RowsOfDOutput<kWidth> d_outputs(RowsInTile<kWidth>{tiles.d_outputs});
@@ -164,7 +167,8 @@ HADAL_DEVICE void GradientsOfQueries(const AttentionBackwardArgs<BFloat16>& args
 
   RowSums<kWidth> d_query;
   FragmentC d_score_sums;
-  RowReader<kWidth, kAligned> readers[] = {{args.k, tile.key_begin, column}, {args.v, tile.key_begin, column}};
+  RowReader<kWidth, kAligned> readers[] = {{args.k, tile.key_begin, key_column, args.shape.rotary, 0},
+                                           {args.v, tile.key_begin, key_column}};
   const bool one_tile = at.keys_end <= kTensorRows;
   for (int key = 0; key < at.keys_end; key += kTensorRows) {
     if (!one_tile) {
@@ -177,6 +181,7 @@ HADAL_DEVICE void GradientsOfQueries(const AttentionBackwardArgs<BFloat16>& args
   }
   Barrier();  // mean_key is written; the queries have been read, also where there are no keys
   SubtractMeanKey(d_score_sums, mean_key, d_query);
+  TurnBack<kWidth>(args.shape.rotary, position, tile.rows, d_query);
   PutSums<kWidth>(d_query, {ScoreScale<kWidth>(), ScoreScale<kWidth>()}, tiles.queries);
   Barrier();
   StoreTile<kWidth, kAligned>(tiles.queries, args.d_q, tile.first, tile.rows, column);
@@ -211,7 +216,7 @@ auto QueryKernelFor(int width) {
 
 void TensorQueryGradient(StreamHandle stream, const AttentionBackwardArgs<BFloat16>& args) {
   const int width = args.shape.head_width;
-  HADAL_CHECK(OnTensorCores<BFloat16>(width));
+  HADAL_CHECK(OnTensorCores<BFloat16>(args.shape));
   if (args.query_tile_capacity == 0) return;
   const LaunchShape shape = {.blocks_x = BlocksForTiles(args.shape, args.query_tile_capacity, args.shape.heads),
                              .blocks_y = args.shape.heads,

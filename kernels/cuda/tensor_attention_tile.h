@@ -14,6 +14,7 @@
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/attention_tile.h"
 #include "kernels/cuda/fragment.h"
+#include "kernels/cuda/rotary_columns.h"
 #include "kernels/cuda/thread_layer.h"
 
 namespace hadal::cuda {
@@ -128,6 +129,25 @@ HADAL_DEVICE void AddRoundedWeights(const PairFragments& weights, FragmentC& sum
   constexpr uint32_t kOnes = 0x3F803F80;
   HADAL_UNROLL for (int k = 0; k < kTensorRows / 16; ++k) {
     MultiplyAdd(sums, RoundedWeights(weights, k), {kOnes, kOnes});
+  }
+}
+
+// Turns sums, gradients of the block's first `rows` rows, back; row 0 has `position`.
+template <int kWidth>
+HADAL_DEVICE void TurnBack(const DeviceRotary& rotary, int position, int rows, RowSums<kWidth>& sums) {
+  if (rotary.half == 0) return;
+  const FragmentLane at;
+  HADAL_UNROLL for (int h = 0; h < 2; ++h) {
+    if (at.row(h) >= rows) continue;
+    const DevicePointer<const float> angles = rotary.angles.row(position + at.row(h));
+    HADAL_UNROLL for (int n = 0; n < kWidth / 16; ++n) {
+      HADAL_UNROLL for (int e = 0; e < 2; ++e) {
+        float &low = sums.c[n].v[2 * h + e], &high = sums.c[n + kWidth / 16].v[2 * h + e];
+        const int c = at.other(n, e);
+        const TurnedPair turned = Turned(low, high, Load(angles + c), -Load(angles + (kWidth / 2 + c)));
+        low = turned.low, high = turned.high;
+      }
+    }
   }
 }
 

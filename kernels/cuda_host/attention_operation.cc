@@ -10,7 +10,11 @@ namespace {
 
 struct TiledShape {
   TiledShape(const hadal::AttentionShape& of, int64_t columns, LaunchDevice& device)
-      : shape{.heads = of.heads, .head_width = static_cast<int32_t>(columns / of.heads), .causal = of.causal} {
+      : shape{.heads = of.heads,
+              .head_width = static_cast<int32_t>(columns / of.heads),
+              .causal = of.causal,
+              .group = of.group,
+              .rotary = DeviceRotaryOf(of.rotary)} {
     if (const DeviceTiles& tiles = of.device_tiles; tiles.queries != nullptr) {
       query_tiles = tiles.queries, queries = tiles.query_capacity;
       key_tiles = tiles.keys, keys = tiles.key_capacity;

@@ -27,7 +27,9 @@ void Attend(LaunchDevice& device, const hadal::CachedAttentionArgs& args, int64_
                                                .index = indices.index,
                                                .index_stride = indices.stride,
                                                .lengths = indices.lengths,
-                                               .output = ViewOf<T>(args.output.Rows(first, count))});
+                                               .output = ViewOf<T>(args.output.Rows(first, count)),
+                                               .group = args.group,
+                                               .rotary = DeviceRotaryOf(args.rotary)});
   });
 }
 

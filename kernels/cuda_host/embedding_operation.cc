@@ -47,6 +47,10 @@ void operation::EmbeddingBackward(const Stream& stream, const EmbeddingBackwardA
     placed.device_tokens.group_starts = memory.Put(groups.starts.data(), count + 1).address;
     placed.device_tokens.group_tokens = memory.Put(groups.tokens.data(), count).address;
     placed.device_tokens.sorted_rows = memory.Put(groups.sorted_rows.data(), groups.sorted_rows.size()).address;
+    if (!args.d_positions.empty()) {
+      const std::vector<int32_t> positions = RowPositions(args.offsets);
+      placed.device_tokens.positions = memory.Put(positions.data(), std::ssize(positions)).address;
+    }
   }
   placed.dropout = OnDevice(args.dropout, device);
   cuda::EmbeddingBackward(device.handle(), placed);

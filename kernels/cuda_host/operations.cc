@@ -69,6 +69,9 @@ void ScatterRowsOperation(const Stream& stream, const ScatterRowsArgs& args) {
   if (args.device_index == nullptr) {
     placed.device_index = device.launch_memory().Put(args.index.data, args.index.size).address;
   }
+  if (args.rotary.active() && args.device_positions == nullptr) {
+    placed.device_positions = device.launch_memory().Put(args.positions.data, args.positions.size).address;
+  }
   cuda::ScatterRows(device.handle(), placed);
 }
 

@@ -179,6 +179,7 @@ absl::Status Decoder::Step(int32_t lane) {
                                    .parameters = parameters_,
                                    .scratch = parts_.buffers.scratch(),
                                    .rows = rows,
+                                   .rotary = parts_.buffers.workspace().rotary(),
                                    .update = update_};
   for (int c = 0; c < static_cast<int>(parts_.chunks.size()); ++c) {
     DecoderChunk& chunk = *parts_.chunks[c];

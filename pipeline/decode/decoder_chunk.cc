@@ -121,8 +121,8 @@ void DecoderChunk::AddDecoderSublayers(const ModelPlan& plan, const DecodeCapaci
     const SublayerRecord& record = plan.sublayers[s];
     if (record.kind != SublayerKind::kFeedForward && record.layer != cached_layer) {
       cached_layer = record.layer;
-      cache_slices_.push_back(
-          layout.ReserveBytes("decode caches", lanes_ * cache_rows_ * 2 * d_model_ * BytesOf(plan.compute_storage)));
+      cache_slices_.push_back(layout.ReserveBytes(
+          "decode caches", lanes_ * cache_rows_ * 2 * plan.options.key_width() * BytesOf(plan.compute_storage)));
     }
     decoder_.push_back({IncrementalSublayer(plan, s), static_cast<int32_t>(cache_slices_.size()) - 1});
     if (!plan.Combines(Stack::kDecoder)) continue;
@@ -144,7 +144,7 @@ void DecoderChunk::Bind(const Arena& arena) {
 }
 
 void DecoderChunk::Begin(const Stream& stream, int64_t update) const {
-  const int64_t row_bytes = 2 * d_model_ * BytesOf(plan_.compute_storage);
+  const int64_t row_bytes = 2 * plan_.options.key_width() * BytesOf(plan_.compute_storage);
   for (std::byte* cache : caches_) {
     for (int32_t lane = 0; lane < lanes_; ++lane) stream.Clear(cache + lane * cache_rows_ * row_bytes, row_bytes);
   }

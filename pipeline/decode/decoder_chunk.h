@@ -125,7 +125,7 @@ class DecoderChunk {
   ConstAnyMatrix Close(const LayerCombination& closing, const Stream& stream, const ParameterStore& parameters,
                        Stack stack, int64_t rows) const;
   AnyMatrix CacheOf(const DecoderSublayer& s, int32_t lane) const {
-    const AnyMatrix all(caches_[s.cache], lanes_ * cache_rows_, 2 * d_model_, plan_.compute_storage);
+    const AnyMatrix all(caches_[s.cache], lanes_ * cache_rows_, 2 * plan_.options.key_width(), plan_.compute_storage);
     return all.Rows(lane * cache_rows_, cache_rows_);
   }
 

@@ -26,7 +26,9 @@ double RateFactor(const ParameterRecord& parameter, const SublayerRecord& sublay
   const bool closes_decoder =
       sublayer.stack == Stack::kDecoder &&
       (parameter.role == ParameterRole::kClosingNormScale || parameter.role == ParameterRole::kClosingNormShift);
-  return closes_decoder || parameter.role == ParameterRole::kEmbedding ? 1 / std::sqrt(multiplier) : 1;
+  const bool of_embedding =
+      parameter.role == ParameterRole::kEmbedding || parameter.role == ParameterRole::kPositionTable;
+  return closes_decoder || of_embedding ? 1 / std::sqrt(multiplier) : 1;
 }
 
 Group GroupOf(const ModelPlan& plan, int32_t p, const OptimizerOptions& options) {

@@ -51,7 +51,7 @@ int64_t CacheRowBytes(const ModelPlan& plan, const PipelineLayout& pipeline, int
       ++layers;
     }
   }
-  return layers * 2 * plan.options.d_model * BytesOf(plan.compute_storage);
+  return layers * 2 * plan.options.key_width() * BytesOf(plan.compute_storage);
 }
 
 absl::StatusOr<DecodeCapacity> MakeDecodeCapacity(const ModelPlan& plan, const PipelineLayout& pipeline,

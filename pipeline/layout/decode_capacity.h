@@ -7,7 +7,7 @@
 // dropped hypotheses are reused; so a typical sentence of 25 tokens takes about 75 rows, though up to
 // beam · (longest + 1) could be needed. A pool is large enough for one sentence at its longest; more sentences run as
 // long as they fit (decode_group.h puts back those that do not).
-//   bytes a rank = lanes · cache_rows · 2 · d_model · (4, or 2 in bf16) · (decoder layers on the rank)
+//   bytes a rank = lanes · cache_rows · 2 · (heads of keys · their width) · (4, or 2 in bf16) · (decoder layers there)
 // The capacity is the same on every rank. Rows and source rows depend on the options and the model alone, so that a
 // device's products have the same shapes for every number of ranks.
 #pragma once

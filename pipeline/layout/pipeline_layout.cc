@@ -141,7 +141,7 @@ ActivationCapacity CapacityOf(const ModelOptions& model, const BatchOptions& bat
 }
 
 std::vector<double> SublayerCosts(const ModelPlan& plan, const ActivationCapacity& capacity, double length) {
-  const double d = plan.options.d_model;
+  const double d = plan.options.d_model, q = plan.options.query_width(), k = plan.options.key_width();
   const double source = static_cast<double>(capacity.source_rows);
   const double target = static_cast<double>(capacity.target_rows);
   std::vector<double> costs;
@@ -160,10 +160,10 @@ std::vector<double> SublayerCosts(const ModelPlan& plan, const ActivationCapacit
         break;
       }
       case SublayerKind::kSelfAttention:
-        costs.push_back(rows * (4 * d * d + 2 * causal * length * d));
+        costs.push_back(rows * (2 * d * (q + k) + 2 * causal * length * q));
         break;
       case SublayerKind::kCrossAttention:
-        costs.push_back(target * (2 * d * d + 2 * length * d) + source * 2 * d * d);
+        costs.push_back(target * (2 * d * q + 2 * length * q) + source * 2 * d * k);
         break;
       case SublayerKind::kFeedForward:
         costs.push_back(rows * plan.options.feed_forward_products() * d * plan.options.d_ff);

@@ -134,7 +134,7 @@ TEST_P(BitIdentityTest, NightlyEveryLayoutOfALanguageModel) {
   ExpectSameBits(LanguageModelSpec(GetParam(), 32), SomeLayouts());
 }
 
-// Blocks: RMSNorm, gates, activations, no biases or fewer.
+// Blocks: RMSNorm, gates, activations, no biases or fewer, positions, heads.
 TEST(BitIdentityTest, OtherBlocks) {
   for (const ResidualMethod method :
        {ResidualMethod::kPreLn, ResidualMethod::kDeepNorm, ResidualMethod::kLnScaling, ResidualMethod::kCompleteP,
@@ -149,6 +149,7 @@ TEST(BitIdentityTest, OtherBlocks) {
   RunSpec spec = BaseSpec(ResidualMethod::kPreLn, 64);
   spec.model.block.activation = Activation::kGelu;
   spec.model.block.biases = Biases::kQkv;
+  spec.model.block.positions = Positions::kLearned;
   spec.steps = 2;
   ExpectSameBits(spec, SomeLayouts());
 }

@@ -244,6 +244,7 @@ TEST(DecoderTest, AnotherBlock) {
   for (const ResidualMethod method : {ResidualMethod::kPreLn, ResidualMethod::kNormFormer, ResidualMethod::kMhc}) {
     DecodeSpec spec = BaseSpec(method);
     spec.model.block = kLlamaBlock;
+    if (method == ResidualMethod::kNormFormer) spec.model.block.positions = Positions::kLearned;
     spec.moved = true;
     const DecodeOutcome outcome = Decode(spec, sources, /*evaluate=*/true);
     EXPECT_GE(ExpectEvaluatedProbabilities(outcome), 13);

@@ -219,7 +219,9 @@ TEST(DeviceRunTest, OtherBlocksTrainAsOnTheCpu) {
     RunSpec spec = SmallRun(method);
     spec.model.block = kLlamaBlock;
     if (method == ResidualMethod::kDeepNorm)
-      spec.model.block = {.activation = Activation::kGelu, .biases = Biases::kQkv};
+      spec.model.block = {
+          .activation = Activation::kGelu, .biases = Biases::kQkv, .positions = Positions::kLearned, .kv_heads = 1};
+    if (method == ResidualMethod::kSubLn) spec.model.block.positions = Positions::kNone;
     const RunOutcome cpu = Train(spec, corpus), device = Train(OnDevice(spec), corpus);
     ExpectAlike(device.loss, cpu.loss, "loss");
     ExpectAlike(device.gradient_norm, cpu.gradient_norm, "gradient norm");

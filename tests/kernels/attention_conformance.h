@@ -19,8 +19,12 @@ struct AttentionProblem {
   int64_t head_width = 1;
   bool causal = false;
   double dropout_rate = 0;
+  int32_t group = 1;
+  int64_t half = 0;  // rotary positions: pairs of columns that turn
 
   int64_t columns() const { return heads * head_width; }
+  int64_t key_columns() const { return columns() / group; }
+  std::vector<float> Angles() const;          // [129 or more positions, 2 · half]; empty: nothing turns
   std::vector<int32_t> QueryOffsets() const;  // [sentences + 1]
   std::vector<int32_t> KeyOffsets() const;
   Dropout dropout() const;
@@ -44,6 +48,8 @@ struct AttentionBackend {
   double signed_error = 1e-7;        // of all elements (SignedError)
   std::vector<int64_t> head_widths;  // one of each kind of kernel
   bool long_sentences = false;       // has kernels whose tiles want them
+  // Whether turned queries and keys are rounded as they are stored; null: never.
+  bool (*rounds_turned)(const AttentionProblem& problem) = nullptr;
 };
 
 // Inputs as the backend stores them.

@@ -26,14 +26,15 @@ void RunKernels(const AttentionProblem& problem, AttentionTensors& t, int variat
   const std::vector<int32_t> query_offsets = problem.QueryOffsets();
   const std::vector<int32_t> key_offsets = problem.KeyOffsets();
   const int64_t query_rows = query_offsets.back(), key_rows = key_offsets.back(), columns = problem.columns();
-  const std::vector<float> query_blank(query_rows * columns, kUnwritten), key_blank(key_rows * columns, kUnwritten);
-  const auto strided = [&](const std::vector<float>& values, int64_t rows) {
-    return StridedMatrix(values, rows, columns, misalignment, 2 * columns);
+  const int64_t key_columns = problem.key_columns();
+  const std::vector<float> query_blank(query_rows * columns, kUnwritten), key_blank(key_rows * key_columns, kUnwritten);
+  const auto strided = [&](const std::vector<float>& values, int64_t rows, int64_t width) {
+    return StridedMatrix(values, rows, width, misalignment, 2 * width);
   };
-  StridedMatrix q = strided(t.q, query_rows), k = strided(t.k, key_rows), v = strided(t.v, key_rows);
-  StridedMatrix d_output = strided(t.d_output, query_rows), output = strided(query_blank, query_rows);
-  StridedMatrix d_q = strided(query_blank, query_rows), d_k = strided(key_blank, key_rows);
-  StridedMatrix d_v = strided(key_blank, key_rows);
+  StridedMatrix q = strided(t.q, query_rows, columns), output = strided(query_blank, query_rows, columns);
+  StridedMatrix k = strided(t.k, key_rows, key_columns), v = strided(t.v, key_rows, key_columns);
+  StridedMatrix d_output = strided(t.d_output, query_rows, columns), d_q = strided(query_blank, query_rows, columns);
+  StridedMatrix d_k = strided(key_blank, key_rows, key_columns), d_v = strided(key_blank, key_rows, key_columns);
   StridedMatrix log_sum_exp(std::vector<float>(query_rows * problem.heads, kUnwritten), query_rows, problem.heads);
 
   int64_t longest = 0;
@@ -44,10 +45,15 @@ void RunKernels(const AttentionProblem& problem, AttentionTensors& t, int variat
   std::vector<float> scratch(misalignment + scratch_floats + 1, std::numeric_limits<float>::quiet_NaN());
   scratch.back() = kUnwritten;
 
+  const std::vector<float> angles = problem.Angles();
+  const Rotary rotary =
+      angles.empty() ? Rotary() : Rotary{{angles.data(), std::ssize(angles) / (2 * problem.half), 2 * problem.half}};
   const AttentionShape shape = {.query_offsets = {query_offsets.data(), static_cast<int64_t>(query_offsets.size())},
                                 .key_offsets = {key_offsets.data(), static_cast<int64_t>(key_offsets.size())},
                                 .heads = problem.heads,
-                                .causal = problem.causal};
+                                .group = problem.group,
+                                .causal = problem.causal,
+                                .rotary = rotary};
   AttentionForward(stream, {.shape = shape,
                             .q = q.view(),
                             .k = k.view(),
@@ -91,7 +97,8 @@ INSTANTIATE_TEST_SUITE_P(Cpu, AttentionConformance, ::testing::ValuesIn(Backends
 TEST(AttentionReferenceTest, GradientsAgreeWithFiniteDifferences) {
   for (const bool causal : {false, true}) {
     const std::vector<int32_t> lengths = {3, 4};
-    const AttentionProblem problem = {"", lengths, causal ? lengths : std::vector<int32_t>{5, 2}, 2, 3, causal, 0.3};
+    const std::vector<int32_t> keys = causal ? lengths : std::vector<int32_t>{5, 2};
+    const AttentionProblem problem = {"", lengths, keys, 4, 3, causal, 0.3, 2, 1};
     const AttentionTensors t = MakeTensors(Backends().front(), problem);
     AttentionReferenceProblem reference = ReferenceProblem(problem, t);
     const std::vector<double> d_output = Widen(t.d_output);

@@ -22,15 +22,18 @@ using Problem = testing::CachedAttentionProblem;
 std::vector<float> Attend(const Stream& stream, const Problem& problem, int64_t misalignment = 1) {
   const int64_t rows = problem.hypotheses();
   StridedMatrix q(problem.q, rows, problem.columns, misalignment);
-  StridedMatrix cache(problem.cache, Problem::kCacheRows, 2 * problem.columns, misalignment);
+  StridedMatrix cache(problem.cache, Problem::kCacheRows, problem.cache_columns(), misalignment);
   StridedMatrix output(std::vector<float>(rows * problem.columns), rows, problem.columns, misalignment);
-  std::vector<float> scratch(stream.threads() * problem.index_stride, std::numeric_limits<float>::quiet_NaN());
+  std::vector<float> scratch(CachedAttentionScratch(stream, problem.index_stride, problem.columns / problem.heads),
+                             std::numeric_limits<float>::quiet_NaN());
   CachedAttention(stream, {.q = q.view(),
                            .cache = cache.view(),
                            .index = {problem.index.data(), static_cast<int64_t>(problem.index.size())},
                            .index_stride = problem.index_stride,
                            .lengths = {problem.lengths.data(), rows},
                            .heads = problem.heads,
+                           .group = problem.group,
+                           .rotary = problem.rotary(),
                            .output = output.view(),
                            .scratch = {scratch.data(), static_cast<int64_t>(scratch.size())}});
   EXPECT_TRUE(output.guards_intact());
@@ -38,8 +41,13 @@ std::vector<float> Attend(const Stream& stream, const Problem& problem, int64_t 
 }
 
 std::vector<Problem> Problems() {
-  return {Problem({1}, 1, 1), Problem({1, 5, 16, 3}, 5, 3), Problem({33, 2, 100, 17, 1}, 4, 16),
-          Problem({20, 21, 22}, 2, 24), Problem({40, 7}, 8, 64)};
+  return {Problem({1}, 1, 1),
+          Problem({1, 5, 16, 3}, 5, 3),
+          Problem({33, 2, 100, 17, 1}, 4, 16),
+          Problem({20, 21, 22}, 2, 24),
+          Problem({40, 7}, 8, 64),
+          Problem({3, 20}, 6, 24, 3, 5),
+          Problem({40, 7}, 4, 64, 4, 32)};
 }
 
 TEST(CachedAttentionTest, MatchesTheReference) {
@@ -68,7 +76,7 @@ TEST(CachedAttentionTest, ThreadsNeighboursAndAlignmentChangeNoBit) {
 TEST(CachedAttentionTest, PlacesInTheCacheChangeNoBit) {
   const Problem problem({30, 12}, 4, 16);
   Problem moved = problem;
-  const int64_t width = 2 * problem.columns;
+  const int64_t width = problem.cache_columns();
   for (int64_t row = 0; row < Problem::kCacheRows; ++row) {  // cache row r moves to the mirrored place
     std::copy_n(&problem.cache[row * width], width, &moved.cache[(Problem::kCacheRows - 1 - row) * width]);
   }

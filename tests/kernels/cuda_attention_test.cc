@@ -29,12 +29,15 @@ void RunKernels(const AttentionProblem& problem, AttentionTensors& t, Placement 
   const std::vector<int32_t> query_offsets = problem.QueryOffsets(), key_offsets = problem.KeyOffsets();
   const int64_t query_rows = query_offsets.back(), key_rows = key_offsets.back(), columns = problem.columns();
   const std::vector<float> blank(std::max(query_rows, key_rows) * columns, NAN);
-  const auto matrix = [&](const std::vector<float>& values, int64_t rows) {
-    return DeviceMatrixOf<T>(device, values, rows, columns, place);
+  const auto of_queries = [&](const std::vector<float>& values) {
+    return DeviceMatrixOf<T>(device, values, query_rows, columns, place);
   };
-  const auto q = matrix(t.q, query_rows), k = matrix(t.k, key_rows), v = matrix(t.v, key_rows);
-  const auto d_output = matrix(t.d_output, query_rows), output = matrix(blank, query_rows);
-  const auto d_q = matrix(blank, query_rows), d_k = matrix(blank, key_rows), d_v = matrix(blank, key_rows);
+  const auto of_keys = [&](const std::vector<float>& values) {
+    return DeviceMatrixOf<T>(device, values, key_rows, problem.key_columns(), place);
+  };
+  const auto q = of_queries(t.q), d_output = of_queries(t.d_output), output = of_queries(blank),
+             d_q = of_queries(blank);
+  const auto k = of_keys(t.k), v = of_keys(t.v), d_k = of_keys(blank), d_v = of_keys(blank);
   const std::vector<float> terms(query_rows * problem.heads * 2, NAN);
   const DeviceMatrixOf<float> log_sum_exp(device, terms, problem.heads, query_rows, place);
   const DeviceMatrixOf<float> row_terms(device, terms, 2 * problem.heads, query_rows, place);
@@ -43,8 +46,13 @@ void RunKernels(const AttentionProblem& problem, AttentionTensors& t, Placement 
   tiles.of_queries.resize(tiles.of_queries.size() + 2);
   tiles.of_keys.resize(tiles.of_keys.size() + 2);
   DeviceVectorOf<cuda::AttentionTile> query_tiles(device, tiles.of_queries), key_tiles(device, tiles.of_keys);
-  const cuda::AttentionShape shape = {problem.heads, static_cast<int32_t>(problem.head_width), problem.causal,
-                                      most_blocks};
+  const std::vector<float> angles = problem.Angles();
+  const int64_t turned = 2 * problem.half;
+  const DeviceMatrixOf<float> table(device, angles, turned == 0 ? 0 : std::ssize(angles) / turned, turned, {});
+  const cuda::AttentionShape shape = {
+      problem.heads,  static_cast<int32_t>(problem.head_width),
+      problem.causal, most_blocks,
+      problem.group,  turned == 0 ? cuda::DeviceRotary() : cuda::DeviceRotaryOf({ConstMatrix(table.view())})};
   Dropout placed = problem.dropout();
   placed.device_position = position.data();
   const cuda::DeviceDropout dropout = cuda::DeviceDropoutOf(placed);
@@ -79,6 +87,10 @@ void RunVariation(const AttentionProblem& problem, AttentionTensors& tensors, in
   }
 }
 
+bool RoundsTurned(const AttentionProblem& problem) {
+  return problem.half > 0 && cuda::OnTensorCores<BFloat16>(problem.head_width, problem.half);
+}
+
 // Heads of plain kernels and of those for tensor cores.
 const AttentionBackend kBackends[] = {
     {.name = "Float", .run = RunVariation<float>, .variations = 2, .stored = Rounded<float>, .head_widths = {16, 32}},
@@ -90,7 +102,8 @@ const AttentionBackend kBackends[] = {
      .relative_error = 4e-3,
      .signed_error = 1e-4,
      .head_widths = {16, 32},
-     .long_sentences = true}};
+     .long_sentences = true,
+     .rounds_turned = RoundsTurned}};
 INSTANTIATE_TEST_SUITE_P(Cuda, AttentionConformance, ::testing::ValuesIn(kBackends), BackendName());
 
 TEST(CudaAttentionDispatchTest, TensorCoresAreForBFloat16AndHeadsThatFitTheirTiles) {

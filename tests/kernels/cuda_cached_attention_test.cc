@@ -24,13 +24,19 @@ struct Case {
   int32_t heads;
   int64_t head_width;
   Placement place;
+  int32_t group = 1;
+  int64_t half = 0;
 };
-const Case kCases[] = {
-    {{1}, 1, 1, {}}, {{3, 1, 17}, 3, 5, {3, 2}}, {{127, 128, 129, 2}, 2, 64, {}}, {{300, 5}, 1, 128, {1, 1}}};
+const Case kCases[] = {{{1}, 1, 1, {}},
+                       {{3, 1, 17}, 3, 5, {3, 2}},
+                       {{127, 128, 129, 2}, 2, 64, {}},
+                       {{300, 5}, 1, 128, {1, 1}},
+                       {{17, 3}, 6, 16, {}, 3, 8},
+                       {{5, 9}, 4, 10, {3, 2}, 2, 3}};
 
 template <typename T>
 Problem ProblemOf(const Case& c) {
-  Problem problem(c.lengths, c.heads, c.head_width);
+  Problem problem(c.lengths, c.heads, c.head_width, c.group, c.half);
   problem.q = Rounded<T>(problem.q), problem.cache = Rounded<T>(problem.cache);
   return problem;
 }
@@ -40,18 +46,23 @@ std::vector<float> Attend(const Case& c, const Problem& in, uint64_t seed) {
   KernelDevice device(seed);
   const int64_t rows = in.hypotheses();
   const DeviceMatrixOf<T> q(device, in.q, rows, in.columns, c.place);
-  const DeviceMatrixOf<T> cache(device, in.cache, Problem::kCacheRows, 2 * in.columns, c.place);
+  const DeviceMatrixOf<T> cache(device, in.cache, Problem::kCacheRows, in.cache_columns(), c.place);
+  const DeviceMatrixOf<float> angles(device, in.angles, in.half == 0 ? 0 : in.index_stride, 2 * in.half, {});
   const DeviceMatrixOf<T> output(device, std::vector<float>(in.q.size(), NAN), rows, in.columns, c.place);
   const DeviceVectorOf<int32_t> index(device, in.index), lengths(device, in.lengths);
-  cuda::CachedAttention<T>(device.stream(), {.rows = rows,
-                                             .heads = c.heads,
-                                             .head_width = c.head_width,
-                                             .q = q.view(),
-                                             .cache = cache.view(),
-                                             .index = index.data(),
-                                             .index_stride = in.index_stride,
-                                             .lengths = lengths.data(),
-                                             .output = output.view()});
+  cuda::CachedAttention<T>(
+      device.stream(),
+      {.rows = rows,
+       .heads = c.heads,
+       .head_width = c.head_width,
+       .q = q.view(),
+       .cache = cache.view(),
+       .index = index.data(),
+       .index_stride = in.index_stride,
+       .lengths = lengths.data(),
+       .output = output.view(),
+       .group = c.group,
+       .rotary = in.half == 0 ? cuda::DeviceRotary() : cuda::DeviceRotaryOf({ConstMatrix(angles.view())})});
   EXPECT_TRUE(output.guards_intact());
   return output.dense();
 }

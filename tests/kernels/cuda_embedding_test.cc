@@ -26,10 +26,11 @@ std::vector<float> Forward(const Case& c, int variation) {
   KernelDevice device(seed);
   DeviceVectorOf<int32_t> tokens(device, c.tokens), row_positions(device, c.RowPositions());
   DeviceMatrixOf<Table> table(device, c.table, Case::kVocabulary, c.width, place);
-  DeviceMatrixOf<float> positions(device, c.positions, c.rows, c.width, place);
+  DeviceMatrixOf<float> positions(device, c.positions, c.positions.empty() ? 0 : c.rows, c.width, place);
   DeviceMatrixOf<Stream> x(device, std::vector<float>(c.rows * c.width, NAN), c.rows, c.width, place);
   DeviceVectorOf<cuda::RandomPosition> position(device, {cuda::PositionOf(c.dropout)});
-  EmbeddingForwardArgs args = {.table = table.view(), .positions = positions.view(), .multiplier = Case::kMultiplier};
+  EmbeddingForwardArgs args = {.table = table.view(), .multiplier = Case::kMultiplier};
+  if (!c.positions.empty()) args.positions = positions.view();
   args.device_tokens = {.tokens = tokens.data(), .positions = row_positions.data()};
   args.dropout = c.dropout, args.dropout.device_position = position.data();
   args.x = x.view();
@@ -47,17 +48,26 @@ std::vector<float> Backward(const Case& c, int variation) {
   DeviceVectorOf<int32_t> group_tokens(device, groups.tokens), sorted_rows(device, groups.sorted_rows);
   DeviceMatrixOf<Stream> dx(device, c.dx, c.rows, c.width, place);
   DeviceMatrixOf<float> d_table(device, c.d_table, Case::kVocabulary, c.width, place);
+  DeviceMatrixOf<float> d_positions(device, c.d_positions, c.rows, c.width, place);
+  std::vector<int32_t> of_rows = c.RowPositions();
+  for (int64_t r = 0; r < c.rows; ++r) {
+    if (c.tokens[r] < 0) of_rows[r] = -1;  // padding
+  }
+  DeviceVectorOf<int32_t> row_positions(device, of_rows);
   DeviceVectorOf<cuda::RandomPosition> position(device, {cuda::PositionOf(c.dropout)});
   EmbeddingBackwardArgs args = {.tokens = {c.tokens.data(), c.rows}, .dx = dx.view(), .multiplier = Case::kMultiplier};
-  args.device_tokens = {.group_count = count.data(),
+  args.device_tokens = {.positions = row_positions.data(),
+                        .group_count = count.data(),
                         .group_starts = starts.data(),
                         .group_tokens = group_tokens.data(),
                         .sorted_rows = sorted_rows.data()};
-  args.d_table = d_table.view();
+  args.d_table = d_table.view(), args.d_positions = d_positions.view();
   args.dropout = c.dropout, args.dropout.device_position = position.data();
   cuda::EmbeddingBackward(device.stream(), args);
-  EXPECT_TRUE(d_table.guards_intact());
-  return d_table.dense();
+  EXPECT_TRUE(d_table.guards_intact() && d_positions.guards_intact());
+  std::vector<float> gradients = d_table.dense();
+  for (const float x : d_positions.dense()) gradients.push_back(x);
+  return gradients;
 }
 
 template <typename Table, typename Stream>

@@ -1,8 +1,11 @@
 #include "kernels/cuda/top_candidates.h"
 
+#include <type_traits>
+
 #include "gtest/gtest.h"
 #include "kernels/cuda/column_merge.h"
 #include "kernels/cuda/scatter_rows.h"
+#include "kernels/rotary.h"
 #include "tests/support/kernel_device.h"
 #include "tests/support/random_inputs.h"
 #include "tests/support/top_candidates_reference.h"
@@ -54,6 +57,40 @@ TYPED_TEST(CudaScatterRowsTest, RowsGoWhereTheyAreSent) {
     EXPECT_EQ(to.dense(), expected);
     EXPECT_TRUE(to.guards_intact());
   }
+}
+
+// Heads of five columns, of which four turn; three heads of keys, then values.
+TYPED_TEST(CudaScatterRowsTest, KeysTurnOnTheirWay) {
+  using T = TypeParam;
+  constexpr int64_t kWidth = 20;
+  KernelDevice device(/*seed=*/1);
+  const std::vector<int32_t> index = {4, 0, 7}, positions = {0, 3, 2};
+  const std::vector<float> x = Rounded<T>(NormalValues(3 * kWidth, 1));
+  std::vector<float> angles(4 * 4), expected(8 * kWidth, 0.0f);
+  FillRotaryTable(100, {angles.data(), 4, 4});
+  for (int64_t i = 0; i < 3; ++i) {
+    for (int64_t c = 0; c < kWidth; ++c) {
+      const float* const head = &x[i * kWidth + c / 5 * 5];
+      const float* const row = &angles[positions[i] * 4];
+      const int64_t pair = c % 5 % 2;
+      float y = x[i * kWidth + c];
+      if (c < 15 && c % 5 < 2) y = y * row[pair] - head[pair + 2] * row[2 + pair];
+      if (c < 15 && c % 5 >= 2 && c % 5 < 4) y = y * row[pair] + head[pair] * row[2 + pair];
+      expected[index[i] * kWidth + c] = y;
+    }
+  }
+  DeviceMatrixOf<T> from(device, x, 3, kWidth, {1, 3}), to(device, std::vector<float>(8 * kWidth), 8, kWidth, {2, 1});
+  const DeviceMatrixOf<float> table(device, angles, 4, 4, {});
+  const DeviceVectorOf<int32_t> places(device, index), at(device, positions);
+  cuda::ScatterRows(device.stream(), {.x = from.view(),
+                                      .device_index = places.data(),
+                                      .y = to.view(),
+                                      .rotary = {ConstMatrix(table.view())},
+                                      .turned_columns = 15,
+                                      .head_width = 5,
+                                      .device_positions = at.data()});
+  EXPECT_TRUE(testing::NearReference(to.dense(), {expected.begin(), expected.end()}, 1, 4,
+                                     std::is_same_v<T, float> ? 0 : testing::kBFloat16Roundoff));
 }
 
 struct Case {

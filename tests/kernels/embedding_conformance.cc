@@ -56,6 +56,16 @@ std::vector<double> EmbeddingReference::Backward(const std::vector<double>& dx) 
   return d_table;
 }
 
+std::vector<double> EmbeddingReference::BackwardOfPositions(const std::vector<double>& dx) const {
+  std::vector<double> d_positions(positions.size());
+  for (size_t n = 0; n + 1 < offsets.size(); ++n) {
+    for (int64_t at = offsets[n] * width; at < offsets[n + 1] * width; ++at) {
+      d_positions[at - offsets[n] * width] += (factors.empty() ? 1 : factors[at]) * dx[at];
+    }
+  }
+  return d_positions;
+}
+
 EmbeddingReference ReferenceOf(const EmbeddingCase& c) {
   EmbeddingReference reference = {c.width, c.tokens, c.offsets, Widen(c.table), Widen(c.positions), {}, c.kMultiplier};
   for (int64_t i = 0; c.dropout.active() && i < c.rows * c.width; ++i) {
@@ -82,7 +92,8 @@ EmbeddingCase MakeEmbeddingCase(const EmbeddingBackend& backend, const std::vect
           .table = stored(NormalValues(vocabulary * width, 1), backend.stored_table),
           .d_table = NormalValues(vocabulary * width, 4),
           .positions = NormalValues(rows * width, 2),
-          .dx = stored(NormalValues(rows * width, 3), backend.stored_residual)};
+          .dx = stored(NormalValues(rows * width, 3), backend.stored_residual),
+          .d_positions = NormalValues(rows * width, 5)};
 }
 
 TEST_P(EmbeddingConformance, ForwardMatchesTheReference) {
@@ -96,15 +107,25 @@ TEST_P(EmbeddingConformance, ForwardMatchesTheReference) {
   });
 }
 
+TEST_P(EmbeddingConformance, WithoutPositionsTheyAreZero) {
+  const EmbeddingBackend& backend = GetParam();
+  EmbeddingCase c = MakeEmbeddingCase(backend, {0, 2, 9}, 33, true), zero = c;
+  c.positions.clear();
+  zero.positions.assign(zero.positions.size(), 0.0f);
+  EXPECT_TRUE(SameBits(backend.run_forward(c, 0), backend.run_forward(zero, 0)));
+}
+
 TEST_P(EmbeddingConformance, BackwardAddsToWhatIsThere) {
   const EmbeddingBackend& backend = GetParam();
   ForEachCase(backend, [&](const EmbeddingCase& c) {
     std::vector<double> expected = ReferenceOf(c).Backward(Widen(c.dx));
     for (size_t i = 0; i < expected.size(); ++i) expected[i] += c.d_table[i];
-    const std::vector<float> d_table = backend.run_backward(c, 0);
-    EXPECT_TRUE(NearReference(d_table, expected, c.kMultiplier * std::sqrt(c.rows), 8));
+    std::vector<double> of_positions = ReferenceOf(c).BackwardOfPositions(Widen(c.dx));
+    for (size_t i = 0; i < of_positions.size(); ++i) expected.push_back(of_positions[i] + c.d_positions[i]);
+    const std::vector<float> gradients = backend.run_backward(c, 0);
+    EXPECT_TRUE(NearReference(gradients, expected, c.kMultiplier * std::sqrt(c.rows), 8));
     for (int variation = 1; variation < backend.variations; ++variation) {
-      EXPECT_TRUE(SameBits(d_table, backend.run_backward(c, variation))) << "variation " << variation;
+      EXPECT_TRUE(SameBits(gradients, backend.run_backward(c, variation))) << "variation " << variation;
     }
   });
 }

@@ -19,8 +19,8 @@ struct EmbeddingCase {
   int64_t rows = 0, width = 0;
   std::vector<int32_t> tokens, offsets;  // [rows], [sentences + 1]
   Dropout dropout;
-  std::vector<float> table, d_table;  // [vocabulary, width]; a backward adds to d_table
-  std::vector<float> positions, dx;   // [rows, width]
+  std::vector<float> table, d_table;              // [vocabulary, width]; a backward adds to d_table
+  std::vector<float> positions, dx, d_positions;  // [rows, width]; a backward adds to d_positions
 
   std::vector<int32_t> RowPositions() const;  // [rows] in their sentences
 };
@@ -38,13 +38,15 @@ struct EmbeddingReference {
   std::vector<double> Forward() const;
   // d (Σ dx ⊙ x) / d table
   std::vector<double> Backward(const std::vector<double>& dx) const;
+  // d (Σ dx ⊙ x) / d positions
+  std::vector<double> BackwardOfPositions(const std::vector<double>& dx) const;
 };
 EmbeddingReference ReferenceOf(const EmbeddingCase& c);
 
 struct EmbeddingBackend {
   std::string name;
-  // x, and what d_table becomes, dense. They have the same bits for every `variation` below `variations`: an alignment,
-  // a number of threads, an order of theirs.
+  // x, and what d_table becomes, with d_positions behind it, dense. They have the same bits for every `variation`
+  // below `variations`: an alignment, a number of threads, an order of theirs.
   std::function<std::vector<float>(const EmbeddingCase&c, int variation)> run_forward, run_backward;
   int variations;
   float (*stored_table)(float x);     // what it holds of a float in the table

@@ -23,12 +23,14 @@ StridedMatrix Strided(const std::vector<float>& values, int64_t rows, const Embe
 
 std::vector<float> Forward(const EmbeddingCase& c, int variation) {
   const Variation& v = kVariations[variation];
-  StridedMatrix table = Strided(c.table, c.kVocabulary, c, v), positions = Strided(c.positions, c.rows, c, v);
+  const bool positioned = !c.positions.empty();
+  StridedMatrix table = Strided(c.table, c.kVocabulary, c, v);
+  StridedMatrix positions = Strided(c.positions, positioned ? c.rows : 0, c, v);
   StridedMatrix x = Strided(std::vector<float>(c.rows * c.width, NAN), c.rows, c, v);
   const std::vector<int32_t> row_positions = c.RowPositions();
   EmbeddingForwardArgs args = {.tokens = {c.tokens.data(), c.rows},
                                .table = table.view(),
-                               .positions = positions.view(),
+                               .positions = positioned ? ConstMatrix(positions.view()) : ConstMatrix(),
                                .multiplier = c.kMultiplier,
                                .dropout = c.dropout,
                                .x = x.view()};
@@ -45,13 +47,18 @@ std::vector<float> Forward(const EmbeddingCase& c, int variation) {
 std::vector<float> Backward(const EmbeddingCase& c, int variation) {
   const Variation& v = kVariations[variation];
   StridedMatrix dx = Strided(c.dx, c.rows, c, v), d_table = Strided(c.d_table, c.kVocabulary, c, v);
+  StridedMatrix d_positions = Strided(c.d_positions, c.rows, c, v);
   EmbeddingBackward(Stream::Cpu(v.threads), {.tokens = {c.tokens.data(), c.rows},
                                              .dx = dx.view(),
                                              .multiplier = c.kMultiplier,
                                              .dropout = c.dropout,
-                                             .d_table = d_table.view()});
-  EXPECT_TRUE(d_table.guards_intact());
-  return d_table.dense();
+                                             .d_table = d_table.view(),
+                                             .d_positions = d_positions.view(),
+                                             .offsets = {c.offsets.data(), std::ssize(c.offsets)}});
+  EXPECT_TRUE(d_table.guards_intact() && d_positions.guards_intact());
+  std::vector<float> gradients = d_table.dense();
+  for (const float x : d_positions.dense()) gradients.push_back(x);
+  return gradients;
 }
 
 float AsItIs(float x) { return x; }
@@ -73,6 +80,7 @@ TEST(EmbeddingReferenceTest, GradientsMatchFiniteDifferences) {
   const std::vector<double> dx = Widen(c.dx);
   const auto loss = [&] { return Dot(reference.Forward(), dx); };
   EXPECT_TRUE(IsGradient(reference.table, loss, reference.Backward(dx)));
+  EXPECT_TRUE(IsGradient(reference.positions, loss, reference.BackwardOfPositions(dx)));
 }
 
 TEST(SinusoidalPositionsTest, FollowsFairseq) {

@@ -128,6 +128,7 @@ struct AttentionCase {
   // Of sentences: two, of 70 and 33 tokens.
   std::vector<int32_t> query_offsets = {0, 70, 103}, key_offsets = {0, 70, 103};
   int32_t most_blocks = cuda::AttentionShape().most_blocks;
+  bool turned = false;  // rotary positions
 };
 
 // q, k and v as a fused projection leaves them.
@@ -144,7 +145,8 @@ void VisitAttention(AccessLab& lab, const AttentionCase& of) {
   const DevicePointer<cuda::AttentionTile> query_tiles = lab.Vector(tiles.of_queries),
                                            key_tiles = lab.Vector(tiles.of_keys);
   const auto query_tile_count = static_cast<int64_t>(tiles.of_queries.size());
-  const cuda::AttentionShape shape = {heads, head_width, /*causal=*/false, of.most_blocks};
+  cuda::AttentionShape shape = {heads, head_width, /*causal=*/false, of.most_blocks};
+  if (of.turned) shape.rotary = cuda::DeviceRotaryOf({ConstMatrix(lab.Matrix<float>(rows, head_width))});
   const cuda::DeviceDropout dropout = cuda::DeviceDropoutOf(lab.Dropout());
   const DeviceMatrix<T> output = lab.Matrix<T>(rows, kWidth);
   const DeviceMatrix<float> log_sum_exp = lab.Matrix<float>(heads, rows),
@@ -155,7 +157,8 @@ void VisitAttention(AccessLab& lab, const AttentionCase& of) {
     const std::string width = std::to_string(head_width);
     return tensor ? Named(on_tensor_cores, {width}) : Named(plain, {"float", width});
   };
-  const std::string text = "70 + 33 tokens, " + std::to_string(heads) + " heads";
+  const std::string text =
+      "70 + 33 tokens, " + std::to_string(heads) + " heads" + (of.turned ? ", rotary positions" : "");
   lab.Visit(text, {named("TensorForwardKernel", "AttentionForwardKernel")}, [&](StreamHandle stream) {
     cuda::AttentionForward<T>(stream, {.shape = shape,
                                        .query_tiles = query_tiles,
@@ -256,6 +259,10 @@ void VisitEnds(AccessLab& lab) {
                             .sorted_rows = lab.Vector(groups.sorted_rows).data};
   backward.d_table = lab.Matrix<float>(5, kWidth);
   lab.Visit("16 x 512, 5 words", {Named("EmbeddingBackwardKernel", {type})},
+            [&](StreamHandle stream) { cuda::EmbeddingBackward(stream, backward); });
+  backward.d_positions = lab.Matrix<float>(kRows, kWidth), backward.device_tokens.positions = lab.Vector(places).data;
+  lab.Visit("16 x 512, learned positions",
+            {Named("EmbeddingBackwardKernel", {type}), Named("PositionGradientKernel", {type})},
             [&](StreamHandle stream) { cuda::EmbeddingBackward(stream, backward); });
 }
 
@@ -408,6 +415,7 @@ void ForEachKernel(cuda::KernelEmulator& emulator, const std::function<void(cons
   VisitResidualNorm<float, BFloat16>(lab);
   VisitResidualNorm<float, float>(lab);
   for (const int32_t head_width : {64, 128}) VisitAttention<BFloat16>(lab, {head_width});
+  VisitAttention<BFloat16>(lab, {.head_width = 64, .turned = true});
   for (const int32_t head_width : {64, 128}) VisitAttention<float>(lab, {head_width});
   VisitEnds<BFloat16>(lab);
   VisitEnds<float>(lab);
@@ -429,6 +437,7 @@ void ForEachFurtherCase(cuda::KernelEmulator& emulator, const std::function<void
   VisitLearnedGains(lab);
   VisitAttention<BFloat16>(lab, {.head_width = 64, .most_blocks = 1});
   VisitAttention<BFloat16>(lab, {.head_width = 64, .key_offsets = {0, 0, 33}});
+  VisitAttention<float>(lab, {.head_width = 64, .turned = true});
   VisitCachedAttention<float>(lab, 64, /*length=*/200);
 }
 

@@ -54,6 +54,15 @@ TEST(ValidateModelOptionsTest, NamesFieldValueAndRange) {
                          {"model: activation_dropout = ", [](O& o) { o.activation_dropout = 1; }},
                          {"model: label_smoothing = ", [](O& o) { o.label_smoothing = 1; }},
                          {"model: block.norm_epsilon = 0", [](O& o) { o.block.norm_epsilon = 0; }},
+                         {"model: block.kv_heads = 3 must divide heads = 8", [](O& o) { o.block.kv_heads = 3; }},
+                         {"", [](O& o) { o.heads = 7, o.block.head_width = 10; }},
+                         {"model: block.rotary_share = 0.02 of heads of 64 columns turns 1 columns",
+                          [](O& o) { o.block.positions = Positions::kRotary, o.block.rotary_share = 0.02; }},
+                         {"model: block.positions \"learned\" is not allowed with speech",
+                          [](O& o) {
+                            o.block.positions = Positions::kLearned;
+                            o.source_vocabulary = 0, o.frame_width = 80;
+                          }},
                          {"fixup_scalars is not allowed with block.activation \"relu\" and block.gated",
                           [](O& o) { o.decoder.fixup_scalars = o.block.gated = true; }},
                          {"model: branch_growth_updates = ",

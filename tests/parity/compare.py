@@ -216,13 +216,17 @@ def altered_cases(case, weights):
             damaged[name].flat[-1] += 0.05
             yield f"one element of {name} off by 0.05", case, damaged
     else:
-        for field, other in (("activation", "gelu"), ("norm_epsilon", 1e-3), ("norm", "layer")):
+        for field, other in (("activation", "gelu"), ("norm_epsilon", 1e-3), ("norm", "layer"), ("positions", "none"),
+                             ("rotary_theta", 9000.0), ("rotary_share", 0.5), ("scale_embedding", False)):
             if "block" in case["model"]:
                 yield f"block.{field} {other}", with_model(block={**case["model"]["block"], field: other}), weights
         yield "label smoothing 0.11", with_model(label_smoothing=0.11), weights
         yield "z-loss 0.002 more", with_model(z_loss=case["model"].get("z_loss", 0) + 0.002), weights
     if not any(name.endswith("head_scale") for name in weights):  # whose size is the number of heads
-        yield "half the heads", with_model(heads=case["model"]["heads"] // 2), weights
+        block = dict(case["model"].get("block", {}))
+        if block.get("kv_heads"):
+            block["kv_heads"] //= 2
+        yield "half the heads", with_model(heads=case["model"]["heads"] // 2, block=block), weights
     shifted = [(s, t[1:] + t[:1]) for s, t in case["sentences"]]
     yield "targets shifted", {**case, "sentences": shifted}, weights
     for name in ("encoder.layers.0.self_attn.q_proj.weight", "decoder.layers.1.encoder_attn.v_proj.bias",

@@ -217,12 +217,17 @@ Block BlockNamed(const std::string& name) {
     block = {.norm = NormKind::kRms, .norm_epsilon = 1e-6, .norm_shift = false};
     block.activation = Activation::kSilu, block.gated = true;
     block.biases = name == "llama" ? Biases::kNone : Biases::kQkv;
+    block.positions = Positions::kRotary, block.kv_heads = name == "llama" ? 2 : 1;
+    if (name == "qwen2") block.rotary_theta = 1e6, block.rotary_share = 0.5, block.head_width = 12;
   } else if (name == "gpt2") {
-    block.activation = Activation::kGeluTanh;
+    block.activation = Activation::kGeluTanh, block.positions = Positions::kLearned;
+    block.scale_embedding = false;
   } else if (name == "modernbert") {
     block.norm_shift = false, block.activation = Activation::kGelu, block.gated = true, block.biases = Biases::kNone;
+    block.positions = Positions::kRotary, block.rotary_theta = 160000;
   } else if (name == "gated_relu") {
     block.norm = NormKind::kRms, block.norm_epsilon = 1e-3, block.gated = true;
+    block.positions = Positions::kNone, block.head_width = 5, block.kv_heads = 2;
   }
   return block;
 }

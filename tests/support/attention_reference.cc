@@ -22,6 +22,38 @@ double Dot(const std::vector<double>& a, int64_t a_at, const std::vector<double>
   return sum;
 }
 
+// Turns rows [rows, columns] of sentences to their positions, or back.
+void Turn(const AttentionReferenceProblem& p, const std::vector<int32_t>& offsets, int64_t columns, double sign,
+          std::vector<double>& x) {
+  for (size_t n = 0; n + 1 < offsets.size(); ++n) {
+    for (int64_t row = offsets[n]; row < offsets[n + 1]; ++row) {
+      for (int64_t at = row * columns; at < (row + 1) * columns; at += p.head_width) {
+        for (int64_t c = 0; c < p.half; ++c) {
+          const double angle = (row - offsets[n]) * std::pow(10000.0, -static_cast<double>(c) / p.half);
+          const double low = x[at + c], high = x[at + p.half + c], sine = sign * std::sin(angle);
+          x[at + c] = low * std::cos(angle) - high * sine;
+          x[at + p.half + c] = high * std::cos(angle) + low * sine;
+        }
+      }
+    }
+  }
+}
+
+AttentionReferenceProblem Turned(AttentionReferenceProblem p) {
+  const int64_t columns = p.heads * p.head_width;
+  Turn(p, p.query_offsets, columns, 1, p.q);
+  Turn(p, p.key_offsets, columns / p.group, 1, p.k);
+  if (p.turned_as == nullptr) return p;
+  for (double& x : p.q) x = p.turned_as(static_cast<float>(x));
+  for (double& x : p.k) x = p.turned_as(static_cast<float>(x));
+  return p;
+}
+
+// Where head `head` of row `row` of k and v begins.
+int64_t KeyAt(const AttentionReferenceProblem& p, int64_t row, int32_t head) {
+  return (row * (p.heads / p.group) + head / p.group) * p.head_width;
+}
+
 QueryOfHead Attend(const AttentionReferenceProblem& p, int64_t sentence, int64_t row, int32_t head) {
   const int64_t columns = p.heads * p.head_width;
   QueryOfHead query = {row, head * p.head_width, p.key_offsets[sentence], {}, {}, 0};
@@ -31,7 +63,7 @@ QueryOfHead Attend(const AttentionReferenceProblem& p, int64_t sentence, int64_t
   double maximum = -std::numeric_limits<double>::infinity();
   for (int64_t j = 0; j < keys; ++j) {
     const double score =
-        Dot(p.q, row * columns + query.column, p.k, (query.first_key + j) * columns + query.column, p.head_width) /
+        Dot(p.q, row * columns + query.column, p.k, KeyAt(p, query.first_key + j, head), p.head_width) /
         std::sqrt(static_cast<double>(p.head_width));
     query.probabilities.push_back(score);
     query.factors.push_back(AttentionDropoutFactor(p.dropout, row, p.heads, head, j));
@@ -55,15 +87,16 @@ void ForQueries(const AttentionReferenceProblem& p, Body&& body) {
 
 }  // namespace
 
-AttentionReferenceForward AttentionReference(const AttentionReferenceProblem& p) {
+AttentionReferenceForward AttentionReference(const AttentionReferenceProblem& problem) {
+  const AttentionReferenceProblem p = Turned(problem);
   const int64_t columns = p.heads * p.head_width;
   AttentionReferenceForward result;
   result.output.resize(p.q.size());
   ForQueries(p, [&](const QueryOfHead& query, int32_t head) {
     for (size_t j = 0; j < query.probabilities.size(); ++j) {
       const double weight = query.probabilities[j] * query.factors[j];
-      for (int64_t d = query.column; d < query.column + p.head_width; ++d) {
-        result.output[query.row * columns + d] += weight * p.v[(query.first_key + j) * columns + d];
+      for (int64_t d = 0; d < p.head_width; ++d) {
+        result.output[query.row * columns + query.column + d] += weight * p.v[KeyAt(p, query.first_key + j, head) + d];
       }
     }
     result.log_sum_exp.push_back(query.log_sum_exp);
@@ -71,8 +104,9 @@ AttentionReferenceForward AttentionReference(const AttentionReferenceProblem& p)
   return result;
 }
 
-AttentionReferenceBackward AttentionBackwardReference(const AttentionReferenceProblem& p,
+AttentionReferenceBackward AttentionBackwardReference(const AttentionReferenceProblem& problem,
                                                       const std::vector<double>& d_output) {
+  const AttentionReferenceProblem p = Turned(problem);
   const int64_t columns = p.heads * p.head_width;
   AttentionReferenceBackward result;
   result.d_q.resize(p.q.size());
@@ -84,7 +118,7 @@ AttentionReferenceBackward AttentionBackwardReference(const AttentionReferencePr
     std::vector<double> d_probability(keys);
     double delta = 0;
     for (size_t j = 0; j < keys; ++j) {
-      const int64_t k_at = (query.first_key + j) * columns + query.column;
+      const int64_t k_at = KeyAt(p, query.first_key + j, head);
       d_probability[j] = query.factors[j] * Dot(d_output, q_at, p.v, k_at, p.head_width);
       delta += query.probabilities[j] * d_probability[j];
       for (int64_t d = 0; d < p.head_width; ++d) {
@@ -92,7 +126,7 @@ AttentionReferenceBackward AttentionBackwardReference(const AttentionReferencePr
       }
     }
     for (size_t j = 0; j < keys; ++j) {
-      const int64_t k_at = (query.first_key + j) * columns + query.column;
+      const int64_t k_at = KeyAt(p, query.first_key + j, head);
       const double d_score =
           query.probabilities[j] * (d_probability[j] - delta) / std::sqrt(static_cast<double>(p.head_width));
       for (int64_t d = 0; d < p.head_width; ++d) {
@@ -101,6 +135,8 @@ AttentionReferenceBackward AttentionBackwardReference(const AttentionReferencePr
       }
     }
   });
+  Turn(p, p.query_offsets, columns, -1, result.d_q);
+  Turn(p, p.key_offsets, columns / p.group, -1, result.d_k);
   return result;
 }
 

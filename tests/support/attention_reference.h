@@ -14,7 +14,10 @@ struct AttentionReferenceProblem {
   int64_t head_width = 1;
   bool causal = false;
   Dropout dropout;
-  std::vector<double> q, k, v;  // dense [rows, heads · head_width]
+  std::vector<double> q, k, v;  // dense [rows, heads · head_width]; k and v [rows, heads / group · head_width]
+  int32_t group = 1;
+  int64_t half = 0;                     // rotary positions: pairs of a head's columns that turn; theta 10000
+  float (*turned_as)(float) = nullptr;  // how turned queries and keys are rounded; null: they are not
 };
 
 struct AttentionReferenceForward {

@@ -19,13 +19,17 @@ struct SmallShape {
 // The model has tied embeddings, every kind of dropout, and the method's constants for this depth; growing branch gains
 // reach 1 after 10 updates, and CompleteP's rate was chosen for half the width.
 ModelOptions SmallModel(ResidualMethod method, const SmallShape& shape = {});
-// RMSNorm without shifts, a gated SiLU, no biases.
+// RMSNorm without shifts, a gated SiLU, no biases, rotary positions, two heads of keys; heads of another width than
+// d_model / heads.
 inline constexpr Block kLlamaBlock = {.norm = NormKind::kRms,
                                       .norm_epsilon = 1e-6,
                                       .norm_shift = false,
                                       .activation = Activation::kSilu,
                                       .gated = true,
-                                      .biases = Biases::kNone};
+                                      .biases = Biases::kNone,
+                                      .positions = Positions::kRotary,
+                                      .kv_heads = 2,
+                                      .head_width = 6};
 // `model` with an adaptive softmax of three bands that end at `first`, `second` and the vocabulary's end, without label
 // smoothing, with dropout in the softmax.
 ModelOptions WithAdaptiveSoftmax(ModelOptions model, EmbeddingSharing sharing, int32_t first, int32_t second);

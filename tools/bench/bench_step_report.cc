@@ -58,7 +58,8 @@ double HeadLinear(const ModelOptions& model, const PackedBatch& batch) {
 Products ProductsOf(const ModelPlan& plan, int32_t sublayer, const PackedBatch& batch) {
   const SublayerRecord& record = plan.sublayers[sublayer];
   const ModelOptions& model = plan.options;
-  const double d = model.d_model, target = static_cast<double>(batch.sentence_target_rows());
+  const double d = model.d_model, q = model.query_width(), k = model.key_width();
+  const double target = static_cast<double>(batch.sentence_target_rows());
   const double source = static_cast<double>(batch.sentence_source_rows());
   const bool encoder = record.stack == Stack::kEncoder;
   const double rows = encoder ? source : target;
@@ -70,9 +71,9 @@ Products ProductsOf(const ModelPlan& plan, int32_t sublayer, const PackedBatch& 
       if (plan.Tables(sublayer) <= 1) return {};
       return {InputLinear(model, encoder ? batch.source : batch.target_input), 0};
     case SublayerKind::kSelfAttention:
-      return {4 * rows * d * d, d * Pairs(offsets, offsets, !encoder)};
+      return {2 * rows * d * (q + k), q * Pairs(offsets, offsets, !encoder)};
     case SublayerKind::kCrossAttention:
-      return {2 * (target + source) * d * d, d * Pairs(batch.target_offsets, batch.source_offsets, false)};
+      return {2 * d * (target * q + source * k), q * Pairs(batch.target_offsets, batch.source_offsets, false)};
     case SublayerKind::kFeedForward:
       return {model.feed_forward_products() * rows * d * model.d_ff, 0};
     case SublayerKind::kOutputHead:

@@ -188,7 +188,9 @@ absl::StatusOr<ComparisonGrid> Unroll(const config::Comparison& settings, const 
 double CellCost(const config::RunConfig& config) {
   const config::Model& model = config.model();
   const double d = model.d_model(), f = model.d_ff();
-  const double attention = 4 * d * d, feed_forward = (model.block().gated() ? 3 : 2) * d * f;
+  const double heads = model.heads(), kv = model.block().kv_heads() > 0 ? model.block().kv_heads() : heads;
+  const double head_width = model.block().head_width() > 0 ? model.block().head_width() : d / heads;
+  const double attention = 2 * d * head_width * (heads + kv), feed_forward = (model.block().gated() ? 3 : 2) * d * f;
   const bool cross = model.encoder_layers() > 0;
   const double weights = model.encoder_layers() * (attention + feed_forward) +
                          model.decoder_layers() * ((cross ? 2 : 1) * attention + feed_forward);

@@ -77,17 +77,23 @@ absl::Status ReadModel(const config::Model& from, ModelOptions& to) {
   for (const int32_t id : from.adaptive_cutoffs()) to.adaptive_cutoffs.ids[to.adaptive_cutoffs.count++] = id;
   to.adaptive_factor = from.adaptive_factor();
   to.adaptive_dropout = from.adaptive_dropout();
-  if (to.d_model % to.heads != 0) {
+  const config::Block& block = from.block();
+  if (block.head_width() == 0 && to.d_model % to.heads != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("model.heads = ", to.heads, " is not allowed; it must divide model.d_model = ", to.d_model));
   }
-  const config::Block& block = from.block();
   to.block = {.norm = FromWord(kNormKindWords, block.norm()),
               .norm_epsilon = block.norm_epsilon(),
               .norm_shift = block.norm_shift(),
               .activation = FromWord(kActivationWords, block.activation()),
               .gated = block.gated(),
-              .biases = FromWord(kBiasesWords, block.biases())};
+              .biases = FromWord(kBiasesWords, block.biases()),
+              .positions = FromWord(kPositionsWords, block.positions()),
+              .rotary_theta = block.rotary_theta(),
+              .rotary_share = block.rotary_share(),
+              .kv_heads = block.kv_heads(),
+              .head_width = block.head_width(),
+              .scale_embedding = block.scale_embedding()};
   const config::Residual& residual = from.residual();
   HADAL_ASSIGN_OR_RETURN(const ResidualMethod method, ParseResidualMethod(residual.method()));
   ApplyResidualMethod(method, to);

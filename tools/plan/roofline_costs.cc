@@ -99,7 +99,8 @@ class RooflineCosts : public StepCosts {
 
   SublayerSeconds Cost(const ModelOptions& model, const SublayerRecord& record,
                        const ActivationCapacity& capacity) const {
-    const double d = model.d_model, source = static_cast<double>(capacity.source_rows);
+    const double d = model.d_model, q = model.query_width(), k = model.key_width();
+    const double source = static_cast<double>(capacity.source_rows);
     const double rows = static_cast<double>(capacity.rows(record.stack));
     ThereAndBack sum;
     switch (record.kind) {
@@ -114,15 +115,15 @@ class RooflineCosts : public StepCosts {
       case SublayerKind::kTargetEmbedding:
         return {PassSeconds(2 * rows * d * element_bytes_), 0, PassSeconds(3 * rows * d * 4)};
       case SublayerKind::kSelfAttention:
-        sum.Add(Linear(rows, d, 3 * d));
-        sum.Add(Attention(rows, rows, d, record.stack == Stack::kDecoder ? 0.5 : 1));
-        sum.Add(Linear(rows, d, d));
+        sum.Add(Linear(rows, d, q + 2 * k));
+        sum.Add(Attention(rows, rows, q, record.stack == Stack::kDecoder ? 0.5 : 1));
+        sum.Add(Linear(rows, q, d));
         break;
       case SublayerKind::kCrossAttention:
-        sum.Add(Linear(rows, d, d));
-        sum.Add(Linear(source, d, 2 * d));
-        sum.Add(Attention(rows, source, d, 1));
-        sum.Add(Linear(rows, d, d));
+        sum.Add(Linear(rows, d, q));
+        sum.Add(Linear(source, d, 2 * k));
+        sum.Add(Attention(rows, source, q, 1));
+        sum.Add(Linear(rows, q, d));
         break;
       case SublayerKind::kFeedForward:
         sum.Add(Linear(rows, d, (model.feed_forward_products() - 1.0) * model.d_ff));

@@ -41,6 +41,8 @@ TEST(ModelSettingsTest, ReadsBackEveryBit) {
       options.block = {.norm = NormKind::kRms, .norm_epsilon = 1e-6, .norm_shift = false};
       options.block.activation = Activation::kGeluTanh, options.block.gated = true;
       options.block.biases = Biases::kQkv;
+      options.block.positions = Positions::kRotary, options.block.rotary_theta = 5e5, options.block.rotary_share = 0.25;
+      options.block.kv_heads = 1, options.block.head_width = 40, options.block.scale_embedding = false;
     } else {
       options.z_loss = 1e-4;
     }

@@ -204,9 +204,9 @@ TEST(RunOptionsFields, EveryWordOfTheSchemaHasAMeaning) {
   for (const char* path :
        {"model.sharing", "model.residual.method", "model.residual.distribution", "model.residual.branch_growth",
         "model.residual.encoder.norm", "model.residual.encoder.depth_init", "model.block.norm",
-        "model.block.activation", "model.block.biases", "learning_rate.decay_shape", "pipeline.schedule",
-        "pipeline.placement", "pipeline.optimizer_sharding", "pipeline.transport", "pipeline.graphs",
-        "learning_rate.schedule", "device.precision"}) {
+        "model.block.activation", "model.block.biases", "model.block.positions", "learning_rate.decay_shape",
+        "pipeline.schedule", "pipeline.placement", "pipeline.optimizer_sharding", "pipeline.transport",
+        "pipeline.graphs", "learning_rate.schedule", "device.precision"}) {
     for (const std::string& word : ValuesOf(*FindField(path).value().back())) {
       config::RunConfig config = Parsed("stop { steps: 5000 } learning_rate { decay_updates: 500 }");
       ASSERT_TRUE(ApplyOverride(std::string(path) + "=" + word, config).ok());

@@ -71,6 +71,10 @@ class Conversions(unittest.TestCase):
         self.assertEqual(fields("CUDA_VISIBLE_DEVICES=0,1,2 fairseq-train d -a transformer --update-freq=2")["batch.micro_batches"], 6)
         self.assertEqual(fields("fairseq-train d --arch transformer --encoder-normalize-before")["model.residual.encoder.norm"], "pre")
         self.assertEqual(fields("fairseq-train d --arch transformer --activation-fn gelu_fast")["model.block.activation"], "gelu_tanh")
+        for options, positions in (("--encoder-learned-pos --decoder-learned-pos", "learned"), ("--no-token-positional-embeddings", "none"),
+                                   ("--decoder-learned-pos", None)):
+            self.assertEqual(fields("fairseq-train d --arch transformer " + options).get("model.block.positions"), positions, options)
+        self.assertIn("scale_embedding: false", config_of("fairseq-train d --arch transformer --no-scale-embedding"))
         self.assertEqual(fields("fairseq-train d --arch transformer")["optimizer.beta2"], 0.999, "fairseq's default, not hadal's")
 
     def test_nothing_is_dropped_silently(self):

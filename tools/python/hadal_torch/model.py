@@ -5,8 +5,8 @@ with hadal. Plain on purpose: parameters have fairseq's names, sentences are a p
 through one function. Any dtype. There is no dropout.
 
     every sublayer   x' = post(r·x + b·F(pre(x)))      pre, post ∈ {identity, norm}; F may hold norms and scales of its own
-    block            norm, activation, gate and biases are settings["block"]'s; without it those of Vaswani et al. 2017
-    embedding        x0 = sqrt(d)·E[token] + PE[position], positions counted from 2
+    block            norm, activation, gate, biases, positions and heads are settings["block"]'s; without it those of Vaswani et al. 2017
+    embedding        x0 = sqrt(d)·E[token] + PE[position], or without that factor: fixed ones counted from 2, learned ones from 0, or none
     adaptive         E[token] = E_c[token − first_c]·P_cᵀ, c the token's band; softmax: log_softmax below
     loss             Σ over target tokens of (1 − eps − eps_v)·nll + eps_v·Σ_v(−log p_v), eps_v = eps / (V − 1)
 
@@ -24,7 +24,8 @@ import torch.nn.functional as F
 from hadal_torch.plain import DEPTH_RULES, PlainModel, branch_growth, position_table
 
 PAD, EOS = 1, 2
-VASWANI = {"norm": "layer", "norm_epsilon": 1e-5, "activation": "relu", "gated": False}
+VASWANI = {"norm": "layer", "norm_epsilon": 1e-5, "activation": "relu", "gated": False, "positions": "sinusoidal",
+           "rotary_theta": 10000.0, "rotary_share": 1.0, "kv_heads": 0, "head_width": 0, "scale_embedding": True}
 ACTIVATIONS = {"relu": torch.relu, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu}
 
 
@@ -83,6 +84,7 @@ class Model(torch.nn.Module):
         self.settings = settings
         self.heads = self.settings["heads"]
         self.block = {**VASWANI, **settings.get("block", {})}
+        self.kv_heads = self.block["kv_heads"] or self.heads
         self.encoder_residual, self.decoder_residual = residuals
         self.dtype = dtype
         self.profile = None  # while profiling: name → omega
@@ -127,20 +129,33 @@ class Model(torch.nn.Module):
         y = weight * (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + epsilon))
         return y if bias is None else y + bias
 
-    def attention(self, x, keys, mask, name, context_map=lambda c: c):
-        """softmax(q kᵀ / sqrt(d/h) + mask) v, heads apart; context_map [B, h, T, d/h] → the same, heads side by side, out_proj.
-        x [B, T, d], keys [B, S, d], mask [B, 1, T or 1, S]."""
+    def attention(self, x, keys, mask, name, context_map=lambda c: c, turn=lambda c: c):
+        """softmax(turn(q) turn(k)ᵀ / sqrt(D) + mask) v, heads apart; context_map [B, h, T, D] → the same, heads side by side, out_proj.
+        x [B, T, d], keys [B, S, d], mask [B, 1, T or 1, S]. Groups of heads share keys and values."""
 
-        def split(y):
-            return y.view(*y.shape[:2], self.heads, -1).transpose(1, 2)  # [B, h, length, d/h]
+        def split(y, heads):
+            return y.view(*y.shape[:2], heads, -1).transpose(1, 2)  # [B, h, length, D]
 
-        q = split(self.linear(x, name + ".q_proj"))
-        k = split(self.linear(keys, name + ".k_proj"))
-        v = split(self.linear(keys, name + ".v_proj"))
+        def shared(y):
+            return split(y, self.kv_heads).repeat_interleave(self.heads // self.kv_heads, 1)
+
+        q = turn(split(self.linear(x, name + ".q_proj"), self.heads))
+        k = turn(shared(self.linear(keys, name + ".k_proj")))
+        v = shared(self.linear(keys, name + ".v_proj"))
         scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
         output = torch.softmax(scores.masked_fill(mask, -math.inf), -1) @ v
-        side_by_side = context_map(output).transpose(1, 2).reshape(x.shape)
-        return self.linear(side_by_side, name + ".out_proj")
+        return self.linear(context_map(output).transpose(1, 2).flatten(2), name + ".out_proj")
+
+    def turned(self, x):
+        """[B, h, T, D] with rotary positions, half-split as Llama's: the first columns of a head turn in pairs (c, c + n/2)."""
+        if self.block["positions"] != "rotary":
+            return x
+        n = int(self.block["rotary_share"] * x.shape[-1] + 1e-9)
+        frequencies = self.block["rotary_theta"] ** -(torch.arange(0, n, 2, dtype=torch.float64) / n)
+        angles = torch.outer(torch.arange(x.shape[2], dtype=torch.float64), frequencies)
+        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        low, high, rest = x.split([n // 2, n // 2, x.shape[-1] - n], -1)
+        return torch.cat([low * cos - high * sin, high * cos + low * sin, rest], -1)
 
     def self_attention(self, x, mask, layer, residual):
         """With what some methods put around out_proj."""
@@ -155,7 +170,7 @@ class Model(torch.nn.Module):
             return output
 
         x = self.shifted(x, residual, name + ".shift")
-        y = self.attention(x, x, mask, name, context_map)
+        y = self.attention(x, x, mask, name, context_map, self.turned)
         return self.norm(y, layer + ".attn_ln") if residual.output_norm and not residual.branch_norms[1] else y
 
     def cross_attention(self, x, encoder_output, mask, layer, residual):
@@ -284,8 +299,8 @@ class Model(torch.nn.Module):
             vectors[here] = F.linear(words[tokens[here] - first], self.get_parameter(f"{bands}{band}.1.weight"))
         return vectors
 
-    def embed(self, tokens, table):
-        return self.placed(self.lookup(tokens, table))
+    def embed(self, tokens, table, stack):
+        return self.placed(self.lookup(tokens, table), stack)
 
     def log_softmax(self, x):
         """[…, V] of x […, d]. Adaptive: a head of the first band's words and a class for each other band, whose words share the
@@ -321,9 +336,13 @@ class Model(torch.nn.Module):
                 softmax.tail[c][theirs].weight = self.get_parameter(f"decoder.adaptive_softmax.tail.{c}.{ours}.weight")
         return -softmax(x, targets).output
 
-    def placed(self, x):
-        d = self.settings["d_model"]
-        return math.sqrt(d) * x + torch.tensor(position_table(x.shape[1], d), dtype=self.dtype)
+    def placed(self, x, stack):
+        d, positions = self.settings["d_model"], self.block["positions"]
+        if self.block["scale_embedding"]:
+            x = math.sqrt(d) * x
+        if positions == "learned":
+            return x + self.get_parameter(stack + ".embed_positions.weight")[: x.shape[1]]
+        return x + torch.tensor(position_table(x.shape[1], d), dtype=self.dtype) if positions == "sinusoidal" else x
 
     def subsample(self, frames):
         """[rows, d] of an utterance's frames [n, features]: fairseq's Conv1dSubsampler."""
@@ -360,7 +379,7 @@ class Model(torch.nn.Module):
         return self.closed(x, residual, "encoder")
 
     def decode(self, target_input, encoder_output, source_mask):
-        x, residual = self.embed(target_input, self.target_name), self.decoder_residual
+        x, residual = self.embed(target_input, self.target_name, "decoder"), self.decoder_residual
         self.real, self.next_omega = target_input != PAD, 1.0
         self.second = residual.second_gain * x
         length = target_input.shape[1]
@@ -388,9 +407,9 @@ class Model(torch.nn.Module):
             return self.decode(target_input, None, None)
         if self.reads_speech:
             x, source = self.subsampled(source)
-            x = self.placed(x)
+            x = self.placed(x, "encoder")
         else:
-            x = self.embed(source, self.source_name)
+            x = self.embed(source, self.source_name, "encoder")
         source_mask = (source == PAD)[:, None, None, :]
         return self.decode(target_input, self.encode(x, source, source_mask), source_mask)
 

@@ -93,7 +93,9 @@ OPTIONS_OF_CODE = {
     "share-decoder-input-output-embed": "`model.sharing` \"decoder\"; neither: \"none\"",
     "max-source-positions": "`model.max_positions`, the larger of both; of speech a quarter of the frames",
     "max-target-positions": "`model.max_positions`, the larger of both", "tokens-per-sample": "`model.max_positions`",
-    "activation-fn": "`model.block.activation`: relu, gelu, gelu_accurate (\"gelu_tanh\"), swish (\"silu\")", "adaptive-softmax-cutoff": "`model.adaptive_cutoffs`",
+    "activation-fn": "`model.block.activation`: relu, gelu, gelu_accurate (\"gelu_tanh\"), swish (\"silu\")",
+    "encoder-learned-pos": "`model.block.positions` \"learned\", of both sides", "decoder-learned-pos": "`model.block.positions` \"learned\", of both sides",
+    "no-token-positional-embeddings": "`model.block.positions` \"none\"", "no-scale-embedding": "`model.block.scale_embedding` false", "adaptive-softmax-cutoff": "`model.adaptive_cutoffs`",
     "adaptive-input": "`model.sharing` \"all\": input and softmax share bands and tables",
     "adaptive-input-cutoff": "`model.adaptive_cutoffs`, the softmax's", "adaptive-input-factor": "`model.adaptive_factor`, the softmax's",
     "tie-adaptive-weights": "always, with \"all\"", "tie-adaptive-proj": "always, with \"all\"",
@@ -138,8 +140,6 @@ NOTES = {
     "max-tokens-valid": "validation uses the capacity of a micro-batch", "batch-size-valid": "validation uses the capacity of a micro-batch",
     "sentence-avg": "the loss is the mean over target tokens", "user-dir": "code of your own cannot be loaded",
     "encoder-layerdrop": "no LayerDrop", "decoder-layerdrop": "no LayerDrop", "layernorm-embedding": "no norm behind the embedding",
-    "encoder-learned-pos": "positions are sinusoidal", "decoder-learned-pos": "positions are sinusoidal",
-    "no-token-positional-embeddings": "positions are sinusoidal", "no-scale-embedding": "embeddings are scaled with sqrt(d_model)",
     "load-pretrained-encoder-from": "not there", "encoder-freezing-updates": "not there", "character-embeddings": "not there",
     "no-cross-attention": "not there", "cross-self-attention": "not there", "store-ema": "hadal checkpoint average RUN --last N",
     "ema-decay": "hadal checkpoint average RUN --last N", "stop-min-lr": "not there", "curriculum": "not there",
@@ -253,6 +253,16 @@ class Conversion:
             self.missing.append(f"--activation-fn {activation}: {', '.join(activations)}")
         elif activation != "relu":
             self.fields["model.block.activation"] = activations[activation]
+        if self.get("no-scale-embedding"):
+            self.fields["model.block.scale_embedding"] = False
+        learned = [side for side in ("encoder", "decoder") if self.get(f"{side}-learned-pos")]
+        sides = ["decoder"] if language_model else ["encoder", "decoder"]
+        if self.get("no-token-positional-embeddings"):
+            self.fields["model.block.positions"] = "none"
+        elif learned and (speech or set(learned) != set(sides)):
+            self.missing.append(f"--{learned[0]}-learned-pos: both sides learn their positions or none, of text alone")
+        elif learned:
+            self.fields["model.block.positions"] = "learned"
         if speech:  # fairseq's base: the dropout's
             for name in ("attention", "activation"):
                 self.fields.setdefault(f"model.{name}_dropout", self.fields["model.dropout"])
@@ -384,7 +394,7 @@ def parse(command: str) -> tuple[Values, list[str], list[str], int]:
 def _text(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(str, value))}]"
-    return json.dumps(value) if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else str(value)
+    return json.dumps(value) if isinstance(value, (str, bool)) else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _print_group(fields: dict[str, Any], indent: str, lines: list[str]) -> None:

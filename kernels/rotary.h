@@ -1,0 +1,39 @@
+// Rotary positions (Su et al. 2021, arXiv 2104.09864), half-split as in Llama: a head's columns turn in pairs (c, c +
+// h) by an angle that grows with the position p in the sentence, counted from 0. With 0 ≤ c < h and w_c =
+// theta^(−c/h):
+//   y_c = x_c·cos(p·w_c) − x_{c+h}·sin(p·w_c)    y_{c+h} = x_{c+h}·cos(p·w_c) + x_c·sin(p·w_c)
+// Columns from 2h on stay. The gradient turns back: the same with −sin. Attention's kernels turn queries and keys
+// where they read them, and gradients where they write them (attention.h), so that no turned copy is in memory.
+// The angles are a table, filled once in double precision and rounded: no kernel computes a sine.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/check.h"
+#include "runtime/math.h"
+#include "runtime/tensor.h"
+
+namespace hadal {
+
+struct Rotary {
+  // [positions, 2h]: a row's cosines, then its sines; in the memory of the stream's device. Empty: nothing turns.
+  ConstMatrix table;
+
+  bool active() const { return !table.empty(); }
+  int64_t half() const { return table.columns / 2; }  // h
+};
+
+// Fills the table. REQUIRES: an even number of columns.
+inline void FillRotaryTable(double theta, Matrix table) {
+  HADAL_CHECK_EQ(table.columns % 2, 0);
+  const int64_t half = table.columns / 2;
+  for (int64_t c = 0; c < half; ++c) {
+    const double frequency = Pow(theta, -static_cast<double>(c) / static_cast<double>(half));
+    for (int64_t p = 0; p < table.rows; ++p) {
+      table.row(p)[c] = static_cast<float>(Cos(static_cast<double>(p) * frequency));
+      table.row(p)[half + c] = static_cast<float>(Sin(static_cast<double>(p) * frequency));
+    }
+  }
+}
+
+}  // namespace hadal
