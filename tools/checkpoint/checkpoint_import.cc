@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
@@ -110,13 +111,14 @@ absl::Status ImportPlain(const std::string& source, const StagedOutput& staged, 
   HADAL_ASSIGN_OR_RETURN(const SafetensorsReader file, SafetensorsReader::Open(source));
   HADAL_ASSIGN_OR_RETURN(const std::vector<FirstElement> first_elements,
                          FindParameters(file, checkpoint.manifest.parameters));
+  const std::vector<CheckpointParameter> parameters = checkpoint.manifest.parameters;
   checkpoint.what = "importing";
   checkpoint.read = [&](const SliceState& state) {
     const FirstElement& first = first_elements[state.parameter];
     constexpr auto kBytes = static_cast<int64_t>(sizeof(float));
     HADAL_RETURN_IF_ERROR(file.Read(first.tensor, (first.first_element + state.slice * kSliceElements) * kBytes,
                                     state.weight.size * kBytes, state.weight.data));
-    return allow_nonfinite ? absl::OkStatus() : CheckFinite(state, checkpoint.manifest.parameters, source);
+    return allow_nonfinite ? absl::OkStatus() : CheckFinite(state, parameters, source);
   };
   return WriteWeightsCheckpoint(std::move(checkpoint), staged, directory);
 }
