@@ -24,7 +24,7 @@ TEST(StagedOutputDeathTest, ASignalLeavesWhatWasThere) {
   const TemporaryDirectory directory;
   SetContents(directory / "before", "b");
   const auto is_killed = [&](int signal) {
-    return EXPECT_EXIT(
+    EXPECT_EXIT(
         {
           const OutputFolder folder = OutputFolder::Take(directory.path()).value();
           const StagedOutput staged = StagedOutput::Begin(directory / "new").value();
