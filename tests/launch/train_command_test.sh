@@ -163,10 +163,10 @@ expect 2 "${anew[@]}" --set stop.steps=11 --accept-changes --resume unbroken/$la
 expect 0 "${anew[@]}" --set stop.steps=1 --run-dir new_weights
 
 echo "languages added to a trained model: rows go by token, at any layout"
-printf 'text { direction: "en-de" both: true train: ["text/train.en", "text/train.de"] }\n' > two.textproto
+printf 'text { direction: "en-de" both: true train: ["text/train.en", "text/train.de"] valid: ["text/valid.en", "text/valid.de"] }\n' > two.textproto
 expect 0 "$hadal" prepare --list two.textproto --tags m2m100 --reserve-tags 1 --vocab data/vocabulary.model --out two
 says "added to the given vocabulary: __de__ (id 300), __en__ (id 301), __reserved:1__ (id 302)"; says "train --init-from gives"
-two=("${base[@]}" --set data.train=two/train --set stop.steps=1)
+two=("${base[@]}" --set data.train=two/train --set data.validation=two/valid --set stop.steps=1)
 expect 0 "${two[@]}" --init-from unbroken --run-dir two_languages; says "3 new tokens: __de__, __en__, __reserved:1__"
 expect 0 "${mpi[@]}" 2 "${two[@]}" --set pipeline.replicas=2 --init-from unbroken --run-dir two_by_replicas
 expect 0 "${mpi[@]}" 2 "${two[@]}" --init-from unbroken --run-dir two_by_stages
@@ -177,11 +177,11 @@ expect 2 "${two[@]}" --resume unbroken/$last --accept-changes --run-dir two_resu
 sed 's/en-de/en-nl/' two.textproto > third.textproto
 expect 0 "$hadal" prepare --list third.textproto --tags m2m100 --vocab two/vocabulary.model --out third
 says "took reserved tags of the given vocabulary: __nl__ (id 302)"; lacks "added to"
-expect 0 "${two[@]}" --set data.train=third/train --init-from two_languages --run-dir three_languages; lacks "new token"
+expect 0 "${two[@]}" --set data.train=third/train --set data.validation=third/valid --init-from two_languages --run-dir three_languages; lacks "new token"
 
 echo "parts that stay as they are; the best of another metric"
 expect 2 "${base[@]}" --set "optimizer.frozen=encoder.layer.0.*" --run-dir frozen; says 'no parameter of the model matches "encoder.layer.0.*"; did you mean "encoder.layers.0.*"?'
-best=("${base[@]}" --set 'optimizer.frozen=encoder.*' --set validation.every_steps=1 --set checkpoint.keep_last=1 --set checkpoint.keep_best=3 --set learning_rate.warmup_updates=0 --run-dir best)
+best=("${base[@]}" --set 'optimizer.frozen=["encoder.*"]' --set validation.every_steps=1 --set checkpoint.keep_last=1 --set checkpoint.keep_best=3 --set learning_rate.warmup_updates=0 --run-dir best)
 expect 0 "${best[@]}" --set stop.steps=6
 [ "$(ls -d best/checkpoints/step_* | wc -l)" -eq 3 ] || fail "not the three best"
 expect 0 "$hadal" checkpoint ls best; says "best 2"; says "best 3"

@@ -106,14 +106,6 @@ absl::Status ExportCheckpoint(const CheckpointExportOptions& options, std::ostre
   HADAL_ASSIGN_OR_RETURN(CheckpointReader reader, OpenBestCheckpoint(options.checkpoint));
   const std::string folder = DirectoryName(options.out);
   const std::string settings = options.out.substr(0, options.out.size() - (sizeof(kSafetensorsEnding) - 1)) + ".json";
-  HADAL_ASSIGN_OR_RETURN(const StagedOutput staged, StagedOutput::Begin(options.out));
-  for (const std::string& path : {options.out, settings}) {
-    HADAL_RETURN_IF_ERROR(CheckOutput(path, {.inputs = {}, .is_own = [](std::string_view) { return true; }}));
-    if (!options.force && PathExists(path)) {
-      return absl::AlreadyExistsError(
-          absl::StrCat(path, " already exists; remove it, choose another --out, or use --force"));
-    }
-  }
   std::vector<std::pair<std::string, std::string>> texts = {{settings, SettingsJson(reader)}};
   for (const AttachedFile& file : reader.manifest().attachments) {
     if (absl::StartsWith(file.name, ".") ||
@@ -127,6 +119,14 @@ absl::Status ExportCheckpoint(const CheckpointExportOptions& options, std::ostre
     } else if (const auto present = ReadFile(path, std::ssize(contents)); !present.ok() || *present != contents) {
       return absl::AlreadyExistsError(absl::StrCat(
           path, " is not this model's vocabulary, and may be another export's; remove it, or choose another folder"));
+    }
+  }
+  HADAL_ASSIGN_OR_RETURN(const StagedOutput staged, StagedOutput::Begin(options.out));
+  for (const std::string& path : {options.out, settings}) {
+    HADAL_RETURN_IF_ERROR(CheckOutput(path, {.inputs = {}, .is_own = [](std::string_view) { return true; }}));
+    if (!options.force && PathExists(path)) {
+      return absl::AlreadyExistsError(
+          absl::StrCat(path, " already exists; remove it, choose another --out, or use --force"));
     }
   }
   const std::string tensors = BaseName(options.out);

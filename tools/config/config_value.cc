@@ -55,6 +55,10 @@ bool SetList(const FieldDescriptor& field, absl::string_view text, ConfigMessage
   if (absl::StripAsciiWhitespace(text).empty()) return true;
   const bool is_double = field.cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE;
   for (absl::string_view item : absl::StrSplit(text, ',')) {
+    if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
+      reflection.AddString(&message, &field, std::string(StripQuotes(absl::StripAsciiWhitespace(item))));
+      continue;
+    }
     int32_t integer = 0;
     double number = 0;
     if (is_double ? !absl::SimpleAtod(item, &number) : !absl::SimpleAtoi(item, &integer)) return false;

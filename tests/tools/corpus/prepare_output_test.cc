@@ -77,7 +77,7 @@ TEST_F(PrepareTest, OverwritingLeavesNoSplitOfBefore) {
   options_.valid.clear();
   options_.test.clear();
   std::filesystem::remove(Path("out/train.json"));
-  EXPECT_THAT(std::string(Run().message()), HasSubstr("valid.json already exists"));
+  EXPECT_THAT(std::string(Run().message()), HasSubstr("test.json already exists"));
   options_.overwrite = true;
   ASSERT_TRUE(Run().ok());
   for (const char* split : {"valid", "test"}) {
