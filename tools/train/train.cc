@@ -1,5 +1,5 @@
 // `hadal train BASE.textproto [MORE.textproto …] [--set a.b=c]… [--run-dir DIR] [--resume auto|never|PATH] [--init-from
-// CHECKPOINT [--deepen]]`
+// CHECKPOINT [--deepen [--deepen-rule R]]]`
 //
 // Trains a model. Each rank: reads config files and corpora (training_sinks.h) → compares them with all ranks, and
 // plans model and pipeline (train_start.h) → creates the trainer (pipeline/trainer.h) → loads a checkpoint, if any
@@ -276,10 +276,18 @@ void AddTrainCommand(Command app, int& exit_code) {
   const CommandOption init_from =
       command.AddOption("--init-from", arguments->init_from,
                         "Start a new run from the weights of this checkpoint, or of this run's newest");
+  const CommandOption deepen =
+      command
+          .AddFlag("--deepen", arguments->deepen,
+                   "With --init-from: it has fewer layers, which are repeated to this model's depth")
+          .Needs(init_from);
   command
-      .AddFlag("--deepen", arguments->deepen,
-               "With --init-from: it has fewer layers, which are repeated to this model's depth")
-      .Needs(init_from);
+      .AddOption("--deepen-rule", arguments->deepen_rule,
+                 "How a layer's copies start: split (each makes its part of the layer's step; near the checkpoint's "
+                 "loss) or zero (all but the first change nothing at first; at its loss)")
+      .OneOf({"split", "zero"})
+      .ShowDefault()
+      .Needs(deepen);
   command.AddFlag("--accept-changes", arguments->accept_changes, "Resume although settings have changed");
   command
       .AddOption("--reset", arguments->reset,

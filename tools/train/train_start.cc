@@ -25,9 +25,9 @@ namespace {
 std::string CommandText(const TrainArguments& arguments) {
   return absl::StrCat("--run-dir ", arguments.run_directory, " --resume ", arguments.StartRequest(),
                       arguments.init_from.empty() ? "" : " --init-from ", arguments.init_from,
-                      arguments.deepen ? " --deepen" : "", arguments.accept_changes ? " --accept-changes" : "",
-                      arguments.take_over ? " --take-over" : "", " --device ", arguments.device.kind,
-                      arguments.trace.empty() ? "" : " --trace ", arguments.trace);
+                      arguments.deepen ? absl::StrCat(" --deepen --deepen-rule ", arguments.deepen_rule) : "",
+                      arguments.accept_changes ? " --accept-changes" : "", arguments.take_over ? " --take-over" : "",
+                      " --device ", arguments.device.kind, arguments.trace.empty() ? "" : " --trace ", arguments.trace);
 }
 
 // Rank 0: checks that no other attempt is at work in the run directory; fills the model plan, the use of ReLU masks,

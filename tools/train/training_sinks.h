@@ -65,9 +65,10 @@ class TrainingSinks {
 struct TrainArguments {
   ConfigArguments config;
   std::string run_directory = "run";
-  std::string resume = "auto";  // or "never", or a checkpoint
-  std::string init_from;        // a checkpoint or a run directory; empty: none
-  bool deepen = false;          // init_from's model has fewer layers
+  std::string resume = "auto";        // or "never", or a checkpoint
+  std::string init_from;              // a checkpoint or a run directory; empty: none
+  bool deepen = false;                // init_from's model has fewer layers
+  std::string deepen_rule = "split";  // or "zero"
   bool accept_changes = false;
   std::vector<std::string> reset;  // "best", "data"
 
