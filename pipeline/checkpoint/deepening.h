@@ -1,16 +1,21 @@
-// Starts a deeper model from the weights of a trained one by repeating its layers.
+// Starts a deeper model from the weights of a trained one by repeating its layers, near the checkpoint's loss or at it.
 //
 //   layer i of n starts as layer floor(i m / n) of the checkpoint's m; the copies of a layer follow one another
-// A layer is seen as one step of Euler's method; each of its c copies is a step of 1/c of its length: with branch and
-// residual gains b, r of the checkpoint and b', r' of the model,
+// Branch and residual gains are b, r and norm gains k in the checkpoint, b', r', k' in the model. What the rules do not
+// name starts as itself.
 //
+// kSplit: a layer is seen as one step of Euler's method; each of its c copies is a step of 1/c of its length:
 //   F' = b·r' / (c·b'·r) · F              the weight and bias of a branch's last product, or of the norm after it
 //   γ' = s·sign(γ)·|γ/s|^(1/c), β' = β/c   a norm on the residual stream (post-norm); s: root mean square of γ, which
 //                                         the next norm removes
-//
-// so that the deeper model begins near the checkpoint's loss. All other parameters start as themselves. Source: Chang
-// et al., "Multi-level residual networks from dynamical systems view", ICLR 2018, for plain residuals; the gains and
-// norms are ours.
+// kZero: the first copy is the layer itself, for the new depth; the others are added so that they change nothing, up to
+// the norms' epsilon:
+//   first copy   F' = b·r' / (b'·r) · F; a norm in front of a branch γ' = k/k'·γ, β' = k/k'·β
+//   others       F' = 0; in its place the layer's learned gain, if there is one; ω' its first value, one for all
+//   post-norm    γ' = 1, β' = 0 of all norms behind the layer's last branch; the last copy's last norm takes γ, β
+// Source: of kSplit, for plain residuals, Chang et al., "Multi-level residual networks from dynamical systems view",
+// ICLR 2018; the gains and norms are ours. Of kZero, adding layers that are the identity, Chen et al., "Net2Net", ICLR
+// 2016.
 #pragma once
 
 #include <cstdint>
@@ -22,18 +27,25 @@
 
 namespace hadal {
 
-// How a parameter starts: factor · s·sign(w)·|w/s|^power of the checkpoint's parameter `source` (s: root mean square).
+enum class DeepeningRule { kSplit, kZero };
+
+// How a parameter starts: factor · s·sign(w)·|w/s|^power + offset of the checkpoint's parameter `source` (s: root mean
+// square).
 struct DeepenedParameter {
   int32_t source = 0;
   float factor = 1;
   float power = 1;
+  float offset = 0;
 
   void Apply(Vector w) const;  // REQUIRES: all of w, if power is not 1
 };
 
 // Returns how each parameter of `to` starts from a checkpoint of `from`.
 // Errors: FailedPrecondition, naming the first parameter of either for which the other has none or one of another shape
-// (so it is for methods with a table over all layers, dlcl), or the stack of which `from` has more layers.
-absl::StatusOr<std::vector<DeepenedParameter>> DeepenedParameters(const ModelPlan& from, const ModelPlan& to);
+// (so it is for methods with a table over all layers, dlcl), or the stack of which `from` has more layers; by kZero
+// also the first sublayer that would change the loss (of mhc and b2t_no_ln any; of mix_ln one whose layer has its norms
+// elsewhere than in the checkpoint).
+absl::StatusOr<std::vector<DeepenedParameter>> DeepenedParameters(const ModelPlan& from, const ModelPlan& to,
+                                                                  DeepeningRule rule);
 
 }  // namespace hadal

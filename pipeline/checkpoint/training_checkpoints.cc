@@ -13,7 +13,6 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
-#include "pipeline/checkpoint/deepening.h"
 #include "pipeline/checkpoint/model_settings.h"
 #include "runtime/bytes.h"
 #include "runtime/check.h"
@@ -326,6 +325,12 @@ void TrainingCheckpoints::ForgetUnsavedBest(TrainingProgress& now) const {
 
 // ---- Loading ----
 
+std::optional<DeepeningRule> DeepeningOf(LoadedState loaded) {
+  if (loaded == LoadedState::kWeightsOfShallower) return DeepeningRule::kSplit;
+  if (loaded == LoadedState::kWeightsOfShallowerAndZeros) return DeepeningRule::kZero;
+  return std::nullopt;
+}
+
 absl::StatusOr<SharedCheckpoint> ShareCheckpoint(absl::StatusOr<FoundCheckpoint> chosen, int rank,
                                                  Collectives& collectives) {
   absl::StatusOr<std::string> bytes = std::string();
@@ -375,9 +380,10 @@ absl::Status TrainingCheckpoints::LoadWeights(CheckpointReader& checkpoint, std:
 absl::Status TrainingCheckpoints::LoadHere(const SharedCheckpoint& from, LoadedState loaded) {
   HADAL_ASSIGN_OR_RETURN(CheckpointReader checkpoint, CheckpointReader::Open(from.directory, from.manifest));
   const std::vector<SliceState> slices = Describe(state_.slices(), loaded);
-  if (loaded == LoadedState::kWeightsOfShallower) {
+  if (const std::optional<DeepeningRule> rule = DeepeningOf(loaded)) {
     HADAL_ASSIGN_OR_RETURN(const ModelPlan shallow, PlanOfCheckpoint(from.manifest, from.directory));
-    HADAL_ASSIGN_OR_RETURN(const std::vector<DeepenedParameter> starts, DeepenedParameters(shallow, state_.plan()));
+    HADAL_ASSIGN_OR_RETURN(const std::vector<DeepenedParameter> starts,
+                           DeepenedParameters(shallow, state_.plan(), *rule));
     std::vector<SliceState> sources = slices;
     for (SliceState& slice : sources) slice.parameter = starts[slice.parameter].source;
     HADAL_RETURN_IF_ERROR(checkpoint.ReadSlices(sources, state_.device()));

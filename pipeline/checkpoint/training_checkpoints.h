@@ -35,6 +35,7 @@
 #include "pipeline/checkpoint/checkpoint_file.h"
 #include "pipeline/checkpoint/checkpoint_manifest.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
+#include "pipeline/checkpoint/deepening.h"
 #include "pipeline/checkpoint/vocabulary_growth.h"
 #include "pipeline/stage/stage_state.h"
 #include "runtime/clock.h"
@@ -73,8 +74,10 @@ absl::Status CompareWithOwn(const SharedCheckpoint& shared, int rank);
 
 // What to load from a checkpoint: kAll, to resume the run; for a new run only the weights (moments start at zero), of
 // the same model, which may have more tokens (kWeights; vocabulary_growth.h), or of one with fewer layers
-// (kWeightsOfShallower; deepening.h).
-enum class LoadedState { kAll, kWeights, kWeightsOfShallower };
+// (kWeightsOfShallower, by DeepeningRule::kSplit; kWeightsOfShallowerAndZeros, by kZero; deepening.h).
+enum class LoadedState { kAll, kWeights, kWeightsOfShallower, kWeightsOfShallowerAndZeros };
+// The rule by which layers are added; nullopt: none are.
+std::optional<DeepeningRule> DeepeningOf(LoadedState loaded);
 
 // Returns the newest checkpoint of the run before a step.  Errors: NotFound if there is none.
 using FindCheckpoint = std::function<absl::StatusOr<FoundCheckpoint>(int64_t before_step)>;

@@ -3,90 +3,21 @@
 // the parameters alone.
 
 #include "gtest/gtest.h"
-#include "layers/parameter_store.h"
-#include "pipeline/engine/engine.h"
-#include "pipeline/exchange/parameter_broadcast.h"
-#include "runtime/comm/in_process_communicator.h"
-#include "runtime/compute_thread.h"
-#include "runtime/data/sampling_order.h"
-#include "tests/integration/pipeline_run.h"
+#include "tests/integration/model_loss.h"
 #include "tests/support/directional_difference.h"
-#include "tests/support/moved_parameters.h"
-#include "tests/support/step_batches.h"
-#include "tests/support/training_engine.h"
 
 namespace hadal::testing {
 namespace {
 
-constexpr int kWidth = 16, kVocabulary = 23, kMicroBatches = 2, kRows = 16, kLongest = 5;
-constexpr uint64_t kSeed = 11;
-constexpr absl::Duration kTimeout = absl::Seconds(60);
+constexpr int kWidth = 16, kVocabulary = 23;
 
 // Of a mean over some 25 rows of losses of about 3, each the end of some 20 products and norms.
 constexpr DifferenceModel kModel{.rounding = 8 * 0x1p-24, .directions = 2};
 
-// The loss of one training step as a function of the parameters.
-class LossOfModel {
- public:
-  explicit LossOfModel(const ModelOptions& options)
-      : plan_(ModelPlan::Make(options)),
-        batches_(StepOf(options)),
-        pipeline_(MakePipelineLayout(
-                      plan_, {.micro_batches = kMicroBatches, .source_tokens = kRows, .target_tokens = kRows}, {},
-                      /*ranks=*/1)
-                      .value()) {
-    PrepareComputeThread();
-    const Stream stream = Stream::Cpu(1);
-    Communicator& rank = world_.communicator(0);
-    engine_ = TrainingEngine(plan_, pipeline_, rank, stream).value();
-    EXPECT_TRUE(InitializeParameters(pipeline_, parameters(), kSeed, stream, rank, kTimeout).ok());
-    MoveParametersOffTheirStart(parameters(), kSeed + 1);
-    MoveHiddenUnitsOffTheBend(parameters());
-    EXPECT_TRUE(engine_->ProfileResidualStream(batches_.micro_batches[0], {.seed = kSeed}).ok());
-  }
-
-  const ModelPlan& plan() const { return plan_; }
-
-  // A token's; weights stay as they are.
-  double operator()() {
-    const StepScalars scalars{
-        .seed = kSeed, .step = 5, .update = 3, .gradient_scale = 1.0f / static_cast<float>(batches_.target_tokens)};
-    const StepResult result = engine_->TrainingStep(batches_.micro_batches, scalars, {.apply = false}).value();
-    EXPECT_EQ(result.gradient.loss.tokens, batches_.target_tokens);
-    return result.gradient.loss.MeanLoss();
-  }
-
-  // By parameter, where the optimizer reads them: tied tables' uses summed.
-  std::vector<std::vector<float>> Gradients() {
-    (*this)();
-    std::vector<std::vector<float>> gradients(plan_.parameters.size());
-    for (const StateSlice& slice : engine_->state().owned()) {
-      gradients[slice.parameter].assign(slice.gradient.data, slice.gradient.data + slice.gradient.size);
-    }
-    return gradients;
-  }
-
-  std::span<float> Weight(int32_t parameter) {
-    const Vector weight = parameters().WeightVector(parameter);
-    return {weight.data, static_cast<size_t>(weight.size)};
-  }
-
- private:
-  static StepBatches StepOf(const ModelOptions& options) {
-    const Corpus corpus = RandomCorpusFor(options, 40, kLongest, 3);
-    SamplingOrder order =
-        SamplingOrder::Create(corpus, {.seed = 1, .capacity = {kRows, kRows}, .micro_batches_per_step = kMicroBatches})
-            .value();
-    return NextStep(order);
-  }
-  const ParameterStore& parameters() const { return engine_->stage().parameters(); }
-
-  const ModelPlan plan_;
-  const StepBatches batches_;
-  const PipelineLayout pipeline_;
-  InProcessWorld world_{1};
-  std::unique_ptr<Engine> engine_;
-};
+std::span<float> WeightOf(const ModelLoss& loss, int32_t parameter) {
+  const Vector weight = loss.Weight(parameter);
+  return {weight.data, static_cast<size_t>(weight.size)};
+}
 
 DifferenceModel ModelFor(ParameterRole role) {
   DifferenceModel model = kModel;
@@ -98,7 +29,7 @@ DifferenceModel ModelFor(ParameterRole role) {
 
 void ExpectGradientsOfTheLoss(const ModelOptions& options) {
   ASSERT_TRUE(ValidateModelOptions(options).ok()) << ValidateModelOptions(options);
-  LossOfModel loss(options);
+  ModelLoss loss(options);
   const std::vector<std::vector<float>> gradients = loss.Gradients();
   for (size_t p = 0; p < gradients.size(); ++p) {
     const auto parameter = static_cast<int32_t>(p);

@@ -138,6 +138,9 @@ expect 2 "${deeper[@]}" --init-from unbroken --run-dir deeper; says "its paramet
 expect 0 "${deeper[@]}" --init-from unbroken --deepen --run-dir deeper
 expect 0 "${mpi[@]}" 2 "${deeper[@]}" --init-from unbroken --deepen --run-dir deeper_by_two
 identical deeper/checkpoints/step_00000001 deeper_by_two/checkpoints/step_00000001
+expect 0 "${deeper[@]}" --init-from unbroken --deepen --deepen-rule zero --set learning_rate.warmup_updates=0 --run-dir deeper_by_zeros; says "without a warm-up"
+expect 2 "${deeper[@]}" --init-from unbroken --deepen --deepen-rule zero --set model.residual.encoder.skip_gain=1 --run-dir skipping
+says "would change the loss: encoder layer 0 .* skip_gain 1; .* --deepen-rule split allows it"
 expect 2 "${base[@]}" --init-from deeper --deepen --run-dir shallower; says "decoder has 14 layers, more than the model's"
 expect 2 "${base[@]}" --init-from nowhere --run-dir from_nowhere; says nowhere
 expect 2 "${base[@]}" --resume never --init-from unbroken --run-dir unbroken; says "is in --run-dir itself"

@@ -37,6 +37,9 @@ struct KeptFields {
 
 // With recomputation whose k the search is to find, recompute_every is kAnyLength.
 inline constexpr int32_t kAnyLength = -1;
+// The most candidates for each pair of stages and replicas, at any depth: 7 sizes of micro-batches, 32 combinations of
+// chunks, schedule and recompute, 2 of sharding.
+inline constexpr int kMostCandidatesOfAGrid = 7 * 32 * 2;
 std::vector<LayoutPrediction> LayoutCandidates(const ModelPlan& model, const TrainOptions& options,
                                                const Machine& machine, const KeptFields& kept);
 

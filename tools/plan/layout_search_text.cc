@@ -136,6 +136,7 @@ void AppendBest(const LayoutSearch& search, const SearchText& about, std::string
                           "and checkpoints\n",
                           HumanCount(steps), days, days * about.machine.devices());
   }
+  if (search.best.front().cluster) absl::StrAppend(&text, ToText(*search.best.front().cluster));
   absl::StrAppend(&text, "arguments for this layout, after the configs:\n", LayoutArguments(best), "\n");
 }
 

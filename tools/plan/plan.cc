@@ -1,11 +1,12 @@
 // `hadal plan FILES… [--set a.b=c]… [--ranks N] [--threads T] [--device cpu|cuda] [--gflops X] [--vocabulary V]
-// [--sublayers] [--json]`
+// [--nodes N] [--write-gb-per-second X] [--grace-seconds S] [--sublayers] [--all-ranks] [--json]`
 //
 // Reports what a training run of this config would look like: stages, parameters, shares of the cost, memory by
-// category and rank (the arena's bytes), predicted time, bubble, live micro-batches, borders, residual gains. It trains
-// and allocates nothing. For a GPU (--device cuda; none is needed) memory is the device's, to the byte of what a run
-// allocates; times are given only with --gflops. A config that does not fit pipeline.memory_limit_bytes is refused,
-// with the nearest one that does. Exit codes: 0 done, 1 it does not fit, 2 bad config or usage.
+// category and rank (the arena's bytes), predicted time, bubble, live micro-batches, borders, residual gains; and what
+// a cluster must have besides: the hosts' memory, space and time for checkpoints. It trains and allocates nothing. For
+// a GPU (--device cuda; none is needed) memory is the device's, to the byte of what a run allocates; times are given
+// only with --gflops. A config that does not fit pipeline.memory_limit_bytes is refused, with the nearest one that
+// does. Exit codes: 0 done, 1 it does not fit, 2 bad config or usage.
 #include "tools/commands.h"
 
 #include <algorithm>
@@ -44,6 +45,7 @@ struct PlanArguments {
   std::string device = "cpu";
   int nodes = 0;
   int top = SearchOptions().top;
+  ClusterOptions cluster;
 };
 
 // Reads only the manifest of the prepared corpus.
@@ -97,8 +99,11 @@ absl::StatusOr<std::string> PlanForMachine(const PlanArguments& arguments, const
   const int threads = arguments.threads > 0 ? arguments.threads : std::max(1, options.pipeline.threads);
   const WorkProgress progress("searching for the fastest layout", "", 0);
   const KeptFields kept = FieldsOf(config.pipeline(), arguments.config.overrides);
-  HADAL_ASSIGN_OR_RETURN(const LayoutSearch search,
+  HADAL_ASSIGN_OR_RETURN(LayoutSearch search,
                          SearchLayouts(options, machine, *costs, threads, {.top = arguments.top, .kept = kept}));
+  ClusterOptions cluster = arguments.cluster;
+  cluster.ranks_per_node = machine.devices_per_node;
+  search.best.front().cluster = ClusterNeedsOf(search.best.front(), options, cluster);
   const SearchText about{.options = options, .machine = machine, .costs = *costs, .kept = kept};
   return arguments.json ? LayoutSearchToJson(search, about) : LayoutSearchToText(search, about);
 }
@@ -142,7 +147,11 @@ absl::StatusOr<std::string> PlanConfig(const PlanArguments& arguments, const con
   HADAL_RETURN_IF_ERROR(ValidateModelOptions(options.model));
   if (!arguments.costs.machine.empty()) return PlanForMachine(arguments, config, options);
   const WorkProgress progress("planning", "", 0);
-  HADAL_ASSIGN_OR_RETURN(const PlanReport report, ReportOfConfig(arguments, options));
+  HADAL_ASSIGN_OR_RETURN(PlanReport report, ReportOfConfig(arguments, options));
+  const int nodes = std::max(1, arguments.nodes), ranks = static_cast<int>(report.layouts.size());
+  ClusterOptions cluster = arguments.cluster;
+  cluster.ranks_per_node = (ranks + nodes - 1) / nodes;
+  report.cluster = ClusterNeedsOf(report, options, cluster);
   return arguments.json ? PlanToJson(report, arguments.text) : PlanToText(report, arguments.text);
 }
 
@@ -175,17 +184,30 @@ void AddPlanCommand(Command app, int& exit_code) {
       command.AddOption("--device", arguments->device, "Device of the ranks: cpu, cuda (no GPU is needed)")
           .OneOf({"cpu", "cuda"})
           .ShowDefault();
-  CommandOption machine =
-      command.AddOption("--machine", arguments->costs.machine,
-                        "Search for the best layout on this machine (configs/machines); what the config "
-                        "sets of pipeline, and --set of batch, is kept");
-  command.AddOption("--nodes", arguments->nodes, "Nodes of the machine (default: from its description)")
-      .InRange(1, 1 << 16)
-      .Needs(machine);
+  CommandOption machine = command.AddOption(
+      "--machine", arguments->costs.machine,
+      absl::StrCat("Search for the best layout on this machine (configs/machines); what the config "
+                   "sets of pipeline, and --set of batch, is kept; tries at most ",
+                   kMostCandidatesOfAGrid,
+                   " layouts for each way to divide the devices into stages x replicas, at any depth"));
+  command.AddOption("--nodes", arguments->nodes, "Nodes of the cluster (default: from the machine's description, or 1)")
+      .InRange(1, 1 << 16);
+  command
+      .AddOption("--write-gb-per-second", arguments->cluster.write_gb_per_second,
+                 "Speed at which all ranks together write a checkpoint, 1e9 bytes/s")
+      .InRange(1e-6, 1e6)
+      .ShowDefault();
+  command
+      .AddOption("--grace-seconds", arguments->cluster.grace_seconds,
+                 "Time from a job's signal to its end, in which a run must save")
+      .InRange(0.0, 1e9)
+      .ShowDefault();
   machine.Excludes(device).Excludes(ranks).Excludes(gflops);
   command.AddOption("--top", arguments->top, "Layouts to list").InRange(1, 100).ShowDefault().Needs(machine);
   command.AddOption("--profile", arguments->costs.profile, "Costs measured by `hadal bench profile`").Excludes(device);
   command.AddFlag("--sublayers", arguments->text.sublayers, "List every sublayer").Excludes(machine);
+  command.AddFlag("--all-ranks", arguments->text.all_ranks, "List every rank; else more than 16 share lines")
+      .Excludes(machine);
   command.AddFlag("--json", arguments->json, "Print everything as JSON");
   command.Runs([arguments, &exit_code] { exit_code = EndTool("plan", Plan(*arguments)); });
 }

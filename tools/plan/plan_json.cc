@@ -101,6 +101,7 @@ std::string PlanToJson(const PlanReport& report, const PlanText& options) {
     json["note"] = "times are null: the device's speed is not known here; set --gflops or --machine";
   if (report.device == DeviceKind::kCuda) json["relu_mask_bytes"] = report.relu_mask_bytes;
   AddReplay(report, json);
+  if (report.cluster) json["cluster"] = ToJson(*report.cluster);
   for (const ChunkReport& chunk : report.chunks) json["stages"].push_back(ChunkJson(report, chunk));
   for (const ArenaLayout& layout : report.layouts) json["memory"].push_back(MemoryJson(report, layout));
   const auto sublayers = options.sublayers ? static_cast<int32_t>(report.model.sublayers.size()) : 0;

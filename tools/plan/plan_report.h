@@ -14,6 +14,7 @@
 #include "pipeline/options/train_options.h"
 #include "runtime/arena.h"
 #include "runtime/stream.h"
+#include "tools/plan/cluster_needs.h"
 #include "tools/plan/layout_prediction.h"
 
 namespace hadal {
@@ -65,6 +66,7 @@ struct PlanReport {
   double optimizer_seconds = 0;                // of the slowest rank
   double bubble = 0;                           // share of the ranks' time, by replay
   std::optional<LayoutPrediction> prediction;  // if costs gave the times
+  std::optional<ClusterNeeds> cluster;         // if a user is to see it
 
   // LimitedBytes (memory_fit.h) of the rank that has the most.
   int64_t FullestBytes() const;
@@ -88,8 +90,15 @@ double StepTokens(const PlanReport& report);
 // Bytes of a rank's regions, summed by name over device and host, in order of first use.
 std::vector<std::pair<std::string, int64_t>> BytesByName(const ArenaLayout& layout);
 
+// The CUDA graphs of the rank that keeps the most launches in them.
+struct RecordedGraphs {
+  int64_t graphs = 0, launches = 0;
+};
+RecordedGraphs MostGraphsOfARank(const PlanReport& report);
+
 struct PlanText {
   bool sublayers = false;  // list every sublayer
+  bool all_ranks = false;  // a line for each rank, however many there are
 };
 std::string PlanToText(const PlanReport& report, const PlanText& options);
 std::string PlanToJson(const PlanReport& report, const PlanText& options);

@@ -1,5 +1,7 @@
 // The report of `hadal plan` as text.
 #include <algorithm>
+#include <span>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -8,7 +10,6 @@
 #include "kernels/cuda_host/own_memory.h"
 #include "layers/border.h"
 #include "pipeline/engine/memory_fit.h"
-#include "pipeline/stage/graph_cache.h"
 #include "tools/output/human_units.h"
 #include "tools/plan/plan_report.h"
 
@@ -82,17 +83,61 @@ std::string Milliseconds(const PlanReport& report, double seconds) {
   return report.rate.known() ? absl::StrFormat("%.1f ms", 1e3 * seconds) : "-";
 }
 
-void AppendChunks(const PlanReport& report, std::string& text) {
-  absl::StrAppendFormat(&text, "\n%4s %5s %14s  %-32s %13s %6s %10s %10s %5s %11s %11s\n", "rank", "chunk", "sublayers",
-                        "from", "parameters", "cost", "forward", "backward", "live", "border", "and back");
+// Neighbouring rows of a table, [first, last), that one line stands for.
+struct RowGroup {
+  size_t first = 0, last = 0;
+};
+constexpr size_t kMostRows = 16, kMostLines = 8;  // more rows than kMostRows are grouped
+
+// Groups rows that are `equal` to the one before; if these are still many, spans of a multiple of `unit` rows.
+template <typename Equal>
+std::vector<RowGroup> GroupRows(size_t rows, bool all, size_t unit, const Equal& equal) {
+  std::vector<RowGroup> groups;
+  for (size_t row = 0; row < rows; ++row) {
+    const bool alone = all || rows <= kMostRows;
+    if (groups.empty() || alone || !equal(row - 1, row)) groups.push_back({row, row});
+    groups.back().last = row + 1;
+  }
+  if (all || groups.size() <= kMostRows) return groups;
+  groups.clear();
+  const size_t span = ((rows + kMostLines - 1) / kMostLines + unit - 1) / unit * unit;
+  for (size_t row = 0; row < rows; row += span) groups.push_back({row, std::min(rows, row + span)});
+  return groups;
+}
+
+// "7", or "0-63".
+std::string Span(int64_t first, int64_t last) {
+  return first == last ? absl::StrCat(first) : absl::StrCat(first, "-", last);
+}
+
+constexpr char kGroupNote[] =
+    "a line of several ranks has the numbers of the one with the largest %s; --all-ranks lists all\n";
+
+void AppendChunks(const PlanReport& report, bool all, std::string& text) {
   const auto border = [](int64_t bytes) { return bytes > 0 ? HumanBytes(bytes) : "-"; };
-  for (const ChunkReport& c : report.chunks) {
-    absl::StrAppendFormat(&text, "%4d %5d [%5d,%6d)  %-32s %13s %5.1f%% %10s %10s %5d %11s %11s\n", c.rank, c.chunk,
-                          c.first, c.last, report.model.SublayerName(c.first), HumanCount(c.parameters),
+  const std::vector<ChunkReport>& chunks = report.chunks;
+  const auto numbers = [&](size_t i) {
+    const ChunkReport& c = chunks[i];
+    return std::tuple(c.parameters, c.cost_share, c.live_micro_batches, c.border_bytes, c.gradient_bytes);
+  };
+  const std::vector<RowGroup> groups =
+      GroupRows(chunks.size(), all, 1, [&](size_t a, size_t b) { return numbers(a) == numbers(b); });
+  const int width = groups.size() < chunks.size() ? 11 : 4;  // "65472-65535"
+  absl::StrAppendFormat(&text, "\n%*s %5s %14s  %-32s %13s %6s %10s %10s %5s %11s %11s\n", width, "rank", "chunk",
+                        "sublayers", "from", "parameters", "cost", "forward", "backward", "live", "border", "and back");
+  for (const RowGroup& group : groups) {
+    const std::span rows = std::span(chunks).subspan(group.first, group.last - group.first);
+    const auto [low, high] = std::ranges::minmax(rows, {}, &ChunkReport::rank);
+    const auto [first, last] = std::ranges::minmax(rows, {}, &ChunkReport::chunk);
+    const ChunkReport& c = *std::ranges::max_element(rows, {}, &ChunkReport::cost_share);
+    absl::StrAppendFormat(&text, "%*s %5s [%5d,%6d)  %-32s %13s %5.1f%% %10s %10s %5d %11s %11s\n", width,
+                          Span(low.rank, high.rank), Span(first.chunk, last.chunk), rows.front().first,
+                          rows.back().last, report.model.SublayerName(rows.front().first), HumanCount(c.parameters),
                           100 * c.cost_share, Milliseconds(report, c.forward_seconds),
                           Milliseconds(report, c.backward_seconds), c.live_micro_batches, border(c.border_bytes),
                           border(c.gradient_bytes));
   }
+  if (groups.size() < chunks.size()) absl::StrAppendFormat(&text, kGroupNote, "cost");
   absl::StrAppend(
       &text,
       "live: micro-batches held at once; border: bytes per micro-batch to the next chunk, and of gradients back\n");
@@ -112,27 +157,6 @@ std::string DeviceMemory(const ArenaLayout& layout) {
       HumanBytes(LimitedBytes(layout, DeviceKind::kCuda)), LimitedBytes(layout, DeviceKind::kCuda),
       HumanBytes(layout.device_bytes()), HumanBytes(OwnMemory::kWorkspaceBytes), HumanBytes(OwnMemory::kLaunchBytes),
       HumanBytes(OwnMemory::kScratchBytes), HumanBytes(layout.host_bytes() + OwnMemory::kHostBytes));
-}
-
-// Launches of a sublayer in a graph, the mean of forward, evaluation and backward. Counted on the emulated device: 51
-// in a forward and a backward of 5 sublayers (emulated_run_test), 19 of them forward.
-constexpr int64_t kLaunchesOfASublayer = 5;
-
-// The most that a rank keeps.
-struct RecordedGraphs {
-  int64_t graphs = 0, launches = 0;
-};
-RecordedGraphs MostGraphsOfARank(const PlanReport& report) {
-  std::vector<RecordedGraphs> ranks(report.pipeline.shape.stages);
-  for (const ChunkReport& chunk : report.chunks) {
-    const int64_t slots = chunk.live_micro_batches;
-    const int64_t pending_slots = report.pipeline.pending_slots(chunk.rank, chunk.chunk);
-    ranks[chunk.rank].graphs += MostGraphs(slots, pending_slots, report.pipeline.grid.replicas);
-    // With replicas, a last backward in parts has no more launches than one in a whole.
-    ranks[chunk.rank].launches +=
-        MostGraphs(slots, pending_slots, 1) * (chunk.last - chunk.first) * kLaunchesOfASublayer;
-  }
-  return *std::ranges::max_element(ranks, {}, &RecordedGraphs::launches);
 }
 
 // The memory that a rank leaves free on its device, and the total that it needs.
@@ -164,13 +188,19 @@ void AppendDriverMemory(const PlanReport& report, std::string& text) {
                         DriverMemory::kGraphLaunchHostBytes >> 10);
 }
 
-void AppendMemory(const PlanReport& report, std::string& text) {
+void AppendMemory(const PlanReport& report, bool all, std::string& text) {
   absl::StrAppend(&text, "\nmemory of each rank\n");
   const bool on_device = report.device == DeviceKind::kCuda;
   const int64_t allowance = MemoryAllowance::Bytes(report.threads);
-  for (size_t rank = 0; rank < report.layouts.size(); ++rank) {
-    const ArenaLayout& layout = report.layouts[rank];
-    absl::StrAppendFormat(&text, "%4d ", rank);
+  const std::vector<ArenaLayout>& layouts = report.layouts;
+  const std::vector<RowGroup> groups =
+      GroupRows(layouts.size(), all, report.pipeline.grid.replicas,
+                [&](size_t a, size_t b) { return BytesByName(layouts[a]) == BytesByName(layouts[b]); });
+  for (const RowGroup& group : groups) {
+    const ArenaLayout& layout =
+        *std::ranges::max_element(std::span(layouts).subspan(group.first, group.last - group.first), {},
+                                  [&](const ArenaLayout& l) { return LimitedBytes(l, report.device); });
+    absl::StrAppendFormat(&text, "%4s ", Span(static_cast<int64_t>(group.first), static_cast<int64_t>(group.last) - 1));
     for (const auto& [name, bytes] : BytesByName(layout))
       absl::StrAppend(&text, " ", name, " ", HumanBytes(bytes), ",");
     if (layout.overlaid_bytes() > 0) {
@@ -183,6 +213,7 @@ void AppendMemory(const PlanReport& report, std::string& text) {
     absl::StrAppendFormat(&text, " arena %s (%d bytes), with allowance %s\n", HumanBytes(layout.total_bytes()),
                           layout.total_bytes(), HumanBytes(layout.total_bytes() + allowance));
   }
+  if (groups.size() < layouts.size()) absl::StrAppendFormat(&text, kGroupNote, "memory");
   absl::StrAppendFormat(&text, "total of the arenas %s\n", HumanBytes(TotalBytes(report)));
   if (on_device) {
     if (report.relu_mask_bytes > 0) {
@@ -253,9 +284,10 @@ void AppendSublayers(const PlanReport& report, std::string& text) {
 std::string PlanToText(const PlanReport& report, const PlanText& options) {
   std::string text;
   AppendHeader(report, text);
-  AppendChunks(report, text);
-  AppendMemory(report, text);
+  AppendChunks(report, options.all_ranks, text);
+  AppendMemory(report, options.all_ranks, text);
   AppendTime(report, text);
+  if (report.cluster) absl::StrAppend(&text, "\n", ToText(*report.cluster));
   if (options.sublayers) AppendSublayers(report, text);
   return text;
 }

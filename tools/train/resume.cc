@@ -159,13 +159,17 @@ absl::StatusOr<FoundCheckpoint> IfItFits(absl::StatusOr<FoundCheckpoint> found, 
                                           loaded == LoadedState::kWeights ? &growth : nullptr));
   HADAL_RETURN_IF_ERROR(CheckInputs(*found, run, loaded));
   const absl::StatusOr<ModelPlan> shallow = PlanOfCheckpoint(found->manifest, found->checkpoint.directory);
-  const absl::Status deepened = shallow.ok() ? DeepenedParameters(*shallow, model).status() : shallow.status();
-  const absl::Status fits = loaded == LoadedState::kWeightsOfShallower ? deepened
+  const auto deepened = [&](DeepeningRule rule) {
+    return shallow.ok() ? DeepenedParameters(*shallow, model, rule).status() : shallow.status();
+  };
+  const std::optional<DeepeningRule> rule = DeepeningOf(loaded);
+  const absl::Status fits = rule ? deepened(*rule)
                             : !growth.empty()
                                 ? CompareBesideRows(found->manifest.parameters, model)
                                 : CompareParameters(found->manifest.parameters, DescribeParameters(model));
   if (fits.ok()) return found;
-  const char* const hint = loaded == LoadedState::kWeights && deepened.ok() ? "; --deepen repeats its layers" : "";
+  const bool can_split = loaded != LoadedState::kAll && deepened(DeepeningRule::kSplit).ok();
+  const char* const hint = !can_split ? "" : rule ? "; --deepen-rule split allows it" : "; --deepen repeats its layers";
   return absl::InvalidArgumentError(absl::StrCat(found->checkpoint.directory, ": ", fits.message(), hint));
 }
 
@@ -232,7 +236,16 @@ absl::Status LoadInitialState(const TrainArguments& arguments, const std::string
   if (resumed && !done_before && arguments.Resets("best")) trainer.ForgetBest();
   if (resumed) return absl::OkStatus();
   if (arguments.init_from.empty()) return absl::OkStatus();
-  const LoadedState weights = arguments.deepen ? LoadedState::kWeightsOfShallower : LoadedState::kWeights;
+  const bool zeros = arguments.deepen && arguments.deepen_rule == "zero";
+  const LoadedState weights = zeros              ? LoadedState::kWeightsOfShallowerAndZeros
+                              : arguments.deepen ? LoadedState::kWeightsOfShallower
+                                                 : LoadedState::kWeights;
+  const RateOptions& rate = run.options.train.rate;
+  if (rank == 0 && zeros && (rate.warmup_updates == 0 || rate.schedule == RateSchedule::kTFixup)) {
+    sinks.Tell(
+        "--deepen-rule zero without a warm-up: Adam's first update moves every weight of the added layers that is "
+        "0 by the full rate; set learning_rate.warmup_updates");
+  }
   std::set<std::string> told;                                    // of which the user has been told
   const auto given = [&]() -> absl::StatusOr<FoundCheckpoint> {  // a run directory: its newest checkpoint
     HADAL_ASSIGN_OR_RETURN(const std::string of_run, RunOf(arguments.init_from));

@@ -1,5 +1,5 @@
 // `hadal train BASE.textproto [MORE.textproto …] [--set a.b=c]… [--run-dir DIR] [--resume auto|never|PATH] [--init-from
-// CHECKPOINT [--deepen] [--new-rows draw|mean]]`
+// CHECKPOINT [--deepen [--deepen-rule R]] [--new-rows draw|mean]]`
 //
 // Trains a model. Each rank: reads config files and corpora (training_sinks.h) → compares them with all ranks, and
 // plans model and pipeline (train_start.h) → creates the trainer (pipeline/trainer.h) → loads a checkpoint, if any
@@ -277,10 +277,18 @@ void AddTrainCommand(Command app, int& exit_code) {
   const CommandOption init_from =
       command.AddOption("--init-from", arguments->init_from,
                         "Start a new run from the weights of this checkpoint, or of this run's newest");
+  const CommandOption deepen =
+      command
+          .AddFlag("--deepen", arguments->deepen,
+                   "With --init-from: it has fewer layers, which are repeated to this model's depth")
+          .Needs(init_from);
   command
-      .AddFlag("--deepen", arguments->deepen,
-               "With --init-from: it has fewer layers, which are repeated to this model's depth")
-      .Needs(init_from);
+      .AddOption("--deepen-rule", arguments->deepen_rule,
+                 "How a layer's copies start: split (each makes its part of the layer's step; near the checkpoint's "
+                 "loss) or zero (all but the first change nothing at first; at its loss)")
+      .OneOf({"split", "zero"})
+      .ShowDefault()
+      .Needs(deepen);
   command
       .AddChoice<NewRows>("--new-rows", arguments->new_rows,
                           "With --init-from: rows of tokens that its vocabulary lacks: drawn as in a new model, or the "

@@ -29,7 +29,7 @@ namespace {
 std::string CommandText(const TrainArguments& arguments) {
   return absl::StrCat("--run-dir ", arguments.run_directory, " --resume ", arguments.StartRequest(),
                       arguments.init_from.empty() ? "" : " --init-from ", arguments.init_from,
-                      arguments.deepen ? " --deepen" : "",
+                      arguments.deepen ? absl::StrCat(" --deepen --deepen-rule ", arguments.deepen_rule) : "",
                       arguments.new_rows == NewRows::kMean ? " --new-rows mean" : "",
                       arguments.accept_changes ? " --accept-changes" : "", arguments.take_over ? " --take-over" : "",
                       " --device ", arguments.device.kind, arguments.trace.empty() ? "" : " --trace ", arguments.trace);

@@ -73,6 +73,7 @@ struct TrainArguments {
   std::string resume = "auto";        // or "never", or a checkpoint
   std::string init_from;              // a checkpoint or a run directory; empty: none
   bool deepen = false;                // init_from's model has fewer layers
+  std::string deepen_rule = "split";  // or "zero"
   NewRows new_rows = NewRows::kDraw;  // of tokens that init_from's vocabulary lacks
   bool accept_changes = false;        // resume although settings have changed
   std::vector<std::string> reset;     // "best", "data"

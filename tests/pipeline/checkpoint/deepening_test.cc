@@ -28,7 +28,7 @@ ModelPlan Model(ResidualMethod method, int encoder_layers, int decoder_layers, i
 }
 
 DeepenedParameter StartOf(const ModelPlan& from, const ModelPlan& to, const std::string& name) {
-  const std::vector<DeepenedParameter> starts = DeepenedParameters(from, to).value();
+  const std::vector<DeepenedParameter> starts = DeepenedParameters(from, to, DeepeningRule::kSplit).value();
   for (size_t p = 0; p < to.parameters.size(); ++p) {
     if (to.ParameterName(static_cast<int32_t>(p)) == name) return starts[p];
   }
@@ -37,12 +37,12 @@ DeepenedParameter StartOf(const ModelPlan& from, const ModelPlan& to, const std:
 }
 
 std::string Refusal(const ModelPlan& from, const ModelPlan& to) {
-  return std::string(DeepenedParameters(from, to).status().message());
+  return std::string(DeepenedParameters(from, to, DeepeningRule::kSplit).status().message());
 }
 
 // The layers of `from` from which the model's layers start, and that a layer's parameters all start from one layer.
 std::vector<int> SourceLayers(const ModelPlan& from, const ModelPlan& to, Stack stack) {
-  const std::vector<DeepenedParameter> starts = DeepenedParameters(from, to).value();
+  const std::vector<DeepenedParameter> starts = DeepenedParameters(from, to, DeepeningRule::kSplit).value();
   std::vector<int> layers;
   for (size_t p = 0; p < to.parameters.size(); ++p) {
     const SublayerRecord& sublayer = to.sublayers[to.parameters[p].sublayer];
@@ -108,7 +108,7 @@ TEST(DeepeningTest, NormsOnTheStreamTakeTheirPart) {
 TEST(DeepeningTest, ANormBehindTheBranchTakesTheStep) {
   const ModelPlan from = Model(ResidualMethod::kPeriLn, 2, 2), to = Model(ResidualMethod::kPeriLn, 4, 2);
   int scaled = 0;
-  const std::vector<DeepenedParameter> starts = DeepenedParameters(from, to).value();
+  const std::vector<DeepenedParameter> starts = DeepenedParameters(from, to, DeepeningRule::kSplit).value();
   for (size_t p = 0; p < starts.size(); ++p) {
     const ParameterRole role = to.parameters[p].role;
     const bool ends = (role == ParameterRole::kOutputNormScale || role == ParameterRole::kOutputNormShift) &&

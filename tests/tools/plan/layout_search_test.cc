@@ -342,6 +342,21 @@ TEST(LayoutSearch, ItsArgumentsMakeTheLayout) {
   }
 }
 
+// What the help and layout_candidates.h say: 448 for each way to divide the devices, whatever the depth.
+TEST(LayoutCandidates, AreBoundedAtAnyDepth) {
+  TrainOptions options = SmallRun();
+  options.batch = {.micro_batches = 4096, .source_tokens = 2048, .target_tokens = 2048};
+  size_t before = 0;
+  for (const int layers : {1000, 10000}) {
+    options.model.encoder_layers = options.model.decoder_layers = layers;
+    const size_t candidates = LayoutCandidates(ModelPlan::Make(options.model), options, SmallMachine(64, 8), {}).size();
+    EXPECT_LE(candidates, 10u * kMostCandidatesOfAGrid);
+    EXPECT_GT(candidates, 8u * kMostCandidatesOfAGrid) << "no bound above what there is";
+    EXPECT_GE(candidates, before);
+    before = candidates;
+  }
+}
+
 // The largest question people ask: 512 devices, 2,500 sublayers.
 TEST(LayoutSearch, AnswersFor64NodesOf8) {
   TrainOptions options = SmallRun();

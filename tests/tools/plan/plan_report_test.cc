@@ -318,6 +318,37 @@ TEST(PlanReport, ASublayersNormGainIsShown) {
   EXPECT_EQ(json["list"][json["list"].size() - 2]["norm_gain"], 0.5) << "the last layer of four";
 }
 
+TEST(ClusterNeeds, AreOfTheFullestNodeAndOfWholeCheckpoints) {
+  TrainOptions options = SmallRun();
+  options.stop.steps = 1000;
+  options.validation.every_steps = 100;
+  options.checkpoint = {.every_steps = 50, .every_minutes = 0, .keep_last = 3, .keep_every = 400};
+  PlanReport report = MakePlanReport(options, 3, Stream::Cpu(1), kRate).value();
+  const ClusterNeeds needs =
+      ClusterNeedsOf(report, options, {.ranks_per_node = 2, .write_gb_per_second = 1e-3, .grace_seconds = 300});
+  const auto with_process = [&](int rank) {
+    return report.layouts[rank].total_bytes() + MemoryAllowance::Bytes(report.threads);
+  };
+  EXPECT_EQ(needs.nodes, 2);
+  EXPECT_EQ(needs.host_bytes, std::max(with_process(0) + with_process(1), with_process(2)));
+  EXPECT_EQ(needs.checkpoint_bytes, 12 * report.model.ParameterElements()) << "a weight and two moments";
+  EXPECT_DOUBLE_EQ(needs.checkpoint_seconds, 1e-6 * static_cast<double>(needs.checkpoint_bytes));
+  EXPECT_DOUBLE_EQ(needs.interval_seconds, 50 * report.step_seconds);
+  EXPECT_EQ(needs.kept_checkpoints, 3 + 2 + 1 + 1) << "newest, multiples, the best, one being written";
+  EXPECT_DOUBLE_EQ(needs.end_seconds, report.step_seconds + 2 * needs.checkpoint_seconds);
+  EXPECT_TRUE(needs.fits_grace());
+  report.cluster = needs;
+  EXPECT_THAT(PlanToText(report, {}), AllOf(HasSubstr("2 of 2 rank(s)"), HasSubstr("at most 7 checkpoints"),
+                                            HasSubstr("within 5m00s (--grace-seconds)")));
+  EXPECT_EQ(nlohmann::json::parse(PlanToJson(report, {}))["cluster"]["kept_bytes"], 7 * needs.checkpoint_bytes);
+  options.checkpoint.keep_last = 0;
+  EXPECT_EQ(ClusterNeedsOf(report, options, {}).kept_checkpoints, 20 + 1);
+  options.stop.steps = 0;
+  report.cluster = ClusterNeedsOf(report, options, {.write_gb_per_second = 1e-6, .grace_seconds = 1});
+  EXPECT_THAT(PlanToText(report, {}), AllOf(HasSubstr("grows with every checkpoint"), HasSubstr("LONGER THAN 1.0s")));
+  EXPECT_TRUE(nlohmann::json::parse(PlanToJson(report, {}))["cluster"]["kept_bytes"].is_null());
+}
+
 TEST(PlanReport, TextAndJsonHoldTheSame) {
   const auto report = MakePlanReport(SmallRun(), 2, Stream::Cpu(1), kRate).value();
   const std::string text = PlanToText(report, {.sublayers = true});

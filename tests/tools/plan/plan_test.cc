@@ -103,6 +103,40 @@ std::vector<std::string> Joined(std::vector<std::string> words, const std::vecto
   return words;
 }
 
+// Whatever the grid, unless every rank is asked for; JSON has every rank.
+TEST(Plan, OfManyRanksFitsAScreen) {
+  for (const int stages : {8, 512}) {
+    std::vector<std::string> run = {Config("base"),
+                                    Config("size/64"),
+                                    Config("depth/500"),
+                                    "--gflops",
+                                    "50",
+                                    "--nodes",
+                                    "64",
+                                    "--set",
+                                    "batch.micro_batches=64",
+                                    "--set",
+                                    "pipeline.recompute_every=4",
+                                    "--set",
+                                    absl::StrCat("pipeline.stages=", stages),
+                                    "--set",
+                                    absl::StrCat("pipeline.replicas=", 512 / stages)};
+    for (const std::string device : {"cpu", "cuda"}) {
+      SCOPED_TRACE(absl::StrCat(stages, " stages, ", device));
+      const std::vector<std::string> on_device = Joined(run, {"--device", device});
+      const CommandResult few = Plan(on_device);
+      EXPECT_LE(std::ranges::count(few.out, '\n'), 40) << few.out;
+      EXPECT_GT(std::ranges::count(Plan(Joined(on_device, {"--all-ranks"})).out, '\n'), 512 + stages);
+    }
+    const Json json = PlanJson(run);
+    EXPECT_EQ(json["memory"].size(), 512u);
+    EXPECT_EQ(json["cluster"]["ranks_per_node"], 8);
+    int64_t most = 0;
+    for (const Json& rank : json["memory"]) most = std::max(most, rank["arena_bytes"].get<int64_t>());
+    EXPECT_THAT(Plan(run).out, HasSubstr(absl::StrCat("(", most, " bytes)"))) << "the fullest rank is shown";
+  }
+}
+
 TEST(Plan, OfAMachineHasTheBytesOfItsLayoutAndTheStepOfItsReplay) {
   std::mt19937 random(7);
   for (int trial = 0; trial < 12; ++trial) {

@@ -1,0 +1,124 @@
+#include "tools/plan/cluster_needs.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "kernels/cuda_host/driver_memory.h"
+#include "kernels/cuda_host/own_memory.h"
+#include "pipeline/checkpoint/checkpoint_manifest.h"
+#include "tools/output/human_units.h"
+#include "tools/plan/plan_report.h"
+
+namespace hadal {
+namespace {
+
+// Of a rank, besides its arena.
+int64_t ProcessBytes(const PlanReport& report) {
+  const int64_t allowance = MemoryAllowance::Bytes(report.threads);
+  if (report.device != DeviceKind::kCuda) return allowance;
+  const int64_t launches = report.pipeline.graphs ? MostGraphsOfARank(report).launches : 0;
+  return allowance + cuda::OwnMemory::kHostBytes + launches * cuda::DriverMemory::kGraphLaunchHostBytes;
+}
+
+int64_t HostBytesOfANode(const PlanReport& report, int ranks_per_node) {
+  const int64_t process = ProcessBytes(report);
+  const auto ranks = std::ssize(report.layouts);
+  int64_t most = 0;
+  for (int64_t first = 0; first < ranks; first += ranks_per_node) {
+    int64_t bytes = 0;
+    for (int64_t rank = first; rank < std::min(ranks, first + ranks_per_node); ++rank) {
+      const ArenaLayout& layout = report.layouts[rank];
+      bytes += process + (report.device == DeviceKind::kCuda ? layout.host_bytes() : layout.total_bytes());
+    }
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
+// The shortest time between two checkpoints.
+double IntervalSeconds(const CheckpointOptions& checkpoint, double step_seconds) {
+  const double by_steps = static_cast<double>(checkpoint.every_steps) * step_seconds;
+  const double by_minutes = 60 * checkpoint.every_minutes;
+  return by_steps > 0 && by_minutes > 0 ? std::min(by_steps, by_minutes) : std::max(by_steps, by_minutes);
+}
+
+int64_t KeptCheckpoints(const TrainOptions& run, double step_seconds) {
+  const CheckpointOptions& checkpoint = run.checkpoint;
+  const int64_t steps = run.stop.steps;
+  if (checkpoint.keep_last == 0) {
+    const bool timed = checkpoint.every_minutes == 0 || step_seconds > 0;
+    if (steps == 0 || !timed) return -1;
+    const int64_t by_steps = checkpoint.every_steps > 0 ? steps / checkpoint.every_steps : 0;
+    const double minutes = static_cast<double>(steps) * step_seconds / 60;
+    return by_steps + (checkpoint.every_minutes > 0 ? static_cast<int64_t>(minutes / checkpoint.every_minutes) : 0) + 1;
+  }
+  if (checkpoint.keep_every > 0 && steps == 0) return -1;
+  const int64_t multiples = checkpoint.keep_every > 0 ? steps / checkpoint.keep_every : 0;
+  const int64_t best = run.validation.every_steps > 0 ? 1 : 0;
+  return checkpoint.keep_last + multiples + best + 1;
+}
+
+}  // namespace
+
+ClusterNeeds ClusterNeedsOf(const PlanReport& report, const TrainOptions& run, const ClusterOptions& options) {
+  ClusterNeeds needs{.options = options};
+  const int ranks = static_cast<int>(report.layouts.size());
+  if (needs.options.ranks_per_node == 0) needs.options.ranks_per_node = ranks;
+  const int per_node = needs.options.ranks_per_node;
+  needs.nodes = (ranks + per_node - 1) / per_node;
+  needs.host_bytes = HostBytesOfANode(report, per_node);
+  constexpr auto kBytesOfAParameter = static_cast<int64_t>(kStateKinds.size() * sizeof(float));
+  needs.checkpoint_bytes = kBytesOfAParameter * report.model.ParameterElements();
+  needs.checkpoint_seconds = static_cast<double>(needs.checkpoint_bytes) / (1e9 * options.write_gb_per_second);
+  const double step_seconds = report.rate.known() ? report.step_seconds : 0;
+  needs.interval_seconds = IntervalSeconds(run.checkpoint, step_seconds);
+  needs.kept_checkpoints = KeptCheckpoints(run, step_seconds);
+  needs.end_seconds = step_seconds + 2 * needs.checkpoint_seconds;
+  return needs;
+}
+
+std::string ToText(const ClusterNeeds& needs) {
+  const auto gib = [](int64_t bytes) { return absl::StrFormat("%.2f GiB", static_cast<double>(bytes) / kGib); };
+  std::string text = absl::StrFormat(
+      "nodes     %d of %d rank(s): hadal needs at most %s of a node's own memory, besides the page cache and the "
+      "driver\n",
+      needs.nodes, needs.options.ranks_per_node, gib(needs.host_bytes));
+  absl::StrAppendFormat(
+      &text, "saving    %s a checkpoint, %s at %g GB/s of all ranks (--write-gb-per-second)%s\n",
+      gib(needs.checkpoint_bytes), HumanDuration(needs.checkpoint_seconds), needs.options.write_gb_per_second,
+      needs.interval_seconds > 0 ? absl::StrCat(", every ", HumanDuration(needs.interval_seconds)) : "");
+  absl::StrAppendFormat(&text, "storage   %s\n",
+                        needs.kept_checkpoints < 0
+                            ? std::string("grows with every checkpoint (checkpoint.keep_last, keep_every)")
+                            : absl::StrFormat("%s: at most %d checkpoints, one of them being written",
+                                              gib(needs.kept_bytes()), needs.kept_checkpoints));
+  absl::StrAppendFormat(
+      &text, "signal    a run ends at most %s after it (a step, the rest of a save, a save): %s\n",
+      HumanDuration(needs.end_seconds),
+      absl::StrFormat(needs.fits_grace() ? "within %s (--grace-seconds)"
+                                         : "LONGER THAN %s (--grace-seconds); send it earlier, as --signal of "
+                                           "launch/slurm/train.sbatch, or write faster",
+                      HumanDuration(needs.options.grace_seconds)));
+  return text;
+}
+
+nlohmann::ordered_json ToJson(const ClusterNeeds& needs) {
+  using Json = nlohmann::ordered_json;
+  const auto known = [](int64_t value) { return value < 0 ? Json(nullptr) : Json(value); };
+  return {{"nodes", needs.nodes},
+          {"ranks_per_node", needs.options.ranks_per_node},
+          {"host_bytes", needs.host_bytes},
+          {"checkpoint_bytes", needs.checkpoint_bytes},
+          {"checkpoint_seconds", needs.checkpoint_seconds},
+          {"write_gb_per_second", needs.options.write_gb_per_second},
+          {"interval_seconds", needs.interval_seconds},
+          {"kept_checkpoints", known(needs.kept_checkpoints)},
+          {"kept_bytes", known(needs.kept_bytes())},
+          {"end_seconds", needs.end_seconds},
+          {"grace_seconds", needs.options.grace_seconds},
+          {"fits_grace", needs.fits_grace()}};
+}
+
+}  // namespace hadal
