@@ -416,6 +416,7 @@ void ForEachKernel(cuda::KernelEmulator& emulator, const std::function<void(cons
   VisitResidualNorm<float, float>(lab);
   for (const int32_t head_width : {64, 128}) VisitAttention<BFloat16>(lab, {head_width});
   VisitAttention<BFloat16>(lab, {.head_width = 64, .turned = true});
+  VisitAttention<float>(lab, {.head_width = 64, .turned = true});
   for (const int32_t head_width : {64, 128}) VisitAttention<float>(lab, {head_width});
   VisitEnds<BFloat16>(lab);
   VisitEnds<float>(lab);

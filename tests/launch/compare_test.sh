@@ -86,7 +86,7 @@ start() {
 for signal in INT USR1; do
   start stopped-$signal
   timeout 60 "$hadal" compare grids/small.textproto --out stopped-$signal > second 2>&1
-  code=$?; { [ $code -eq 1 ] && grep -q 'another hadal compare or sweep is running in stopped-' second; } || { fail "code $code of a second compare beside the first"; cat second; }
+  code=$?; { [ $code -eq 1 ] && grep -q 'another process is writing stopped-' second; } || { fail "code $code of a second compare beside the first"; cat second; }
   kill -$signal $grid; wait $grid; code=$?
   [ $code -eq 85 ] || { fail "exit code $code instead of 85 after $signal"; cat out; }
   says 'to go on with'; ended $first interrupted

@@ -20,7 +20,7 @@ class SourceWidth(Model):
     def table(self, name):
         return math.sqrt(self.settings["d_model"] / self.settings["base_width"]) * self.get_parameter(name)
 
-    def embed(self, tokens, table):
+    def embed(self, tokens, table, stack):
         positions = torch.tensor(position_table(tokens.shape[1], self.settings["d_model"]), dtype=self.dtype)
         return math.sqrt(self.settings["base_width"]) * F.embedding(tokens, self.table(table)) + positions
 

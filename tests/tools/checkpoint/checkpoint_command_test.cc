@@ -248,13 +248,13 @@ TEST(CheckpointExportTest, JoinsTheRowsOfACombination) {
 TEST_F(CheckpointCommandTest, ExportReplacesNothingUnasked) {
   const std::string path = run_ / "model.safetensors";
   SetContents(path, "precious");
-  EXPECT_EQ(Checkpoint({"export", directory_, "--out", path}).exit_code, 1);
+  EXPECT_EQ(Checkpoint({"export", directory_, "--out", path}).exit_code, 2);
   EXPECT_EQ(Contents(path), "precious");
   EXPECT_EQ(Checkpoint({"export", directory_, "--out", path, "--force"}).exit_code, 0);
   EXPECT_TRUE(SafetensorsReader::Open(path).ok());
   EXPECT_EQ(Checkpoint({"export", directory_, "--out", run_ / "second.safetensors"}).exit_code, 0);
   SetContents(run_ / "vocabulary.model", "another export's");
-  EXPECT_THAT(Error(1, {"export", directory_, "--out", path, "--force"}),
+  EXPECT_THAT(Error(2, {"export", directory_, "--out", path, "--force"}),
               HasSubstr("vocabulary.model is not this model's vocabulary"));
   EXPECT_EQ(Contents(run_ / "vocabulary.model"), "another export's");
   EXPECT_EQ(Checkpoint({"export", directory_, "--out", run_ / "model.bin"}).exit_code, 2);

@@ -32,7 +32,8 @@ class ForcedTagTest(Folder):
 
     def translate(self, folder, tag, *options):
         """What hadal says of SOURCES, each with this forced beginning."""
-        paths = [os.path.join(folder, name) for name in ("source", "prefix", "out")]
+        texts = self.folder()
+        paths = [os.path.join(texts, name) for name in ("source", "prefix", "out")]
         for path, lines in zip(paths, (SOURCES, [tag] * len(SOURCES))):
             Path(path).write_text("".join(line + "\n" for line in lines), "utf-8")
         self.hadal("translate", folder, "-i", paths[0], "--prefix", paths[1], "-o", paths[2], "--json", "--threads", "1",

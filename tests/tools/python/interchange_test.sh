@@ -41,9 +41,9 @@ END
 trains() {
   local method=$1; shift
   expect 0 "$hadal" train small.textproto --set model.residual.method="$method" "$@" --run-dir "$method/run"
-  expect 0 "$hadal" score "$method/run" -s text/valid.en -t text/valid.de -o "$method/scores" --threads 1
-  expect 0 "$hadal" translate "$method/run" -i text/valid.en --beam 1 --max-len-a 0 --max-len-b 50 -o "$method/greedy" --threads 1
-  expect 0 "$hadal" translate "$method/run" -i text/valid.en --beam 4 --max-len-a 0 --max-len-b 50 -o "$method/beam" --threads 1
+  expect 0 "$hadal" score "$method/run" -s text/valid.en -t text/valid.de -o "$method/scores" --overwrite --threads 1
+  expect 0 "$hadal" translate "$method/run" -i text/valid.en --beam 1 --max-len-a 0 --max-len-b 50 -o "$method/greedy" --overwrite --threads 1
+  expect 0 "$hadal" translate "$method/run" -i text/valid.en --beam 4 --max-len-a 0 --max-len-b 50 -o "$method/beam" --overwrite --threads 1
 }
 # computes_the_same METHOD FORMAT: an export, in its program, against hadal.
 computes_the_same() {
@@ -64,7 +64,7 @@ comes_back() {
   local method=$1 source=$2; shift 2
   rm -rf back
   expect 0 "$hadal" checkpoint import "$source" -o back "$@"
-  expect 0 "$hadal" score back -s text/valid.en -t text/valid.de -o back.scores --threads 1
+  expect 0 "$hadal" score back -s text/valid.en -t text/valid.de -o back.scores --overwrite --threads 1
   paste "$method/scores" back.scores | awk -F'\t' '{ d = ($1 - $3) / $4 } $2 != $4 || d > 1e-5 || d < -1e-5 { exit 1 }' || fail "$source scores otherwise than $method/run"
 }
 
