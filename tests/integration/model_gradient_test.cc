@@ -2,9 +2,13 @@
 // the same step reports, for every method. Dropout is on: its randomness is counted, so that the loss is a function of
 // the parameters alone.
 
+#include <span>
+
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "tests/integration/model_loss.h"
 #include "tests/support/directional_difference.h"
+#include "tests/support/small_model.h"
 
 namespace hadal::testing {
 namespace {
@@ -35,7 +39,7 @@ void ExpectGradientsOfTheLoss(const ModelOptions& options) {
     const auto parameter = static_cast<int32_t>(p);
     const DifferenceModel model = ModelFor(loss.plan().parameters[p].role);
     EXPECT_TRUE(IsGradientAlongDirections(
-        loss.Weight(parameter), gradients[p], [&] { return loss(); }, model, parameter))
+        WeightOf(loss, parameter), gradients[p], [&] { return loss(); }, model, parameter))
         << loss.plan().ParameterName(parameter);
   }
 }
