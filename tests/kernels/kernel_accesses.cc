@@ -146,7 +146,9 @@ void VisitAttention(AccessLab& lab, const AttentionCase& of) {
                                            key_tiles = lab.Vector(tiles.of_keys);
   const auto query_tile_count = static_cast<int64_t>(tiles.of_queries.size());
   cuda::AttentionShape shape = {heads, head_width, /*causal=*/false, of.most_blocks};
-  if (of.turned) shape.rotary = cuda::DeviceRotaryOf({ConstMatrix(lab.Matrix<float>(rows, head_width))});
+  if (of.turned) {  // so few columns that pairs of them are in several threads
+    shape.rotary = cuda::DeviceRotaryOf({ConstMatrix(lab.Matrix<float>(rows, head_width / 4))});
+  }
   const cuda::DeviceDropout dropout = cuda::DeviceDropoutOf(lab.Dropout());
   const DeviceMatrix<T> output = lab.Matrix<T>(rows, kWidth);
   const DeviceMatrix<float> log_sum_exp = lab.Matrix<float>(heads, rows),

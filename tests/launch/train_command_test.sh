@@ -231,8 +231,8 @@ identical unbroken/$last unseen/$last
 HADAL_PYTHON=true expect 0 "$hadal" inspect similarity unbroken data/valid --out alike; says "encoder, 5 layers"  # the page has a test of its own
 says "decoder, 7 layers"
 [ -s alike.json ] || fail "no alike.json"
-expect 2 "$hadal" inspect similarity unbroken nowhere; says nowhere
-expect 2 "$hadal" inspect similarity unbroken anew/valid; says "trained with a different vocabulary than the corpus has"
+HADAL_PYTHON=true expect 2 "$hadal" inspect similarity unbroken nowhere; says nowhere
+HADAL_PYTHON=true expect 2 "$hadal" inspect similarity unbroken anew/valid; says "trained with a different vocabulary than the corpus has"
 
 echo "a reader that goes away"
 "${base[@]}" --run-dir piped 2> piped.log | head -1 > /dev/null

@@ -32,7 +32,7 @@ class ConfigCommand : public ::testing::Test {
 TEST(ExplainField, GivesCommentTypeDefaultAndWhatIsAllowed) {
   EXPECT_EQ(Explained("model.heads"),
             "model.heads  (integer)\n"
-            "  Attention heads of width d_model / heads.\n"
+            "  Attention heads, of width d_model / heads unless block.head_width says otherwise.\n"
             "\n"
             "  default: 8\n"
             "  allowed: an integer in [1, 1024]\n"

@@ -181,7 +181,7 @@ TEST_F(PrepareTest, WhereTooMuchIsTooLongThereIsNoCorpus) {
   const CorpusStatistics all = OpenCorpus("train").manifest().statistics;
   options_.max_tokens = std::max(all.longest_source, all.longest_target) - 1;
   options_.most_skipped = 0;
-  options_.overwrite = true;
+  std::filesystem::remove_all(Path("out"));
   ExpectError({"more of the train text", "0% that --max-skipped allows",
                absl::StrCat("1 longer than ", options_.max_tokens, " tokens; raise --max-tokens")});
 }

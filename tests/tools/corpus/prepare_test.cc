@@ -192,7 +192,7 @@ TEST_F(PrepareTest, TheCommandLineSetsTheOptions) {
 
   const CommandResult again = RunCommand(AddPrepareCommand, arguments);
   EXPECT_THAT(again.err, HasSubstr("hadal prepare: "));
-  EXPECT_EQ(again.exit_code, 1);
+  EXPECT_EQ(again.exit_code, 2);
 }
 
 TEST_F(PrepareTest, TheCommandLinePairsFilesUnlessTheyArePlainText) {
