@@ -32,7 +32,7 @@ inline constexpr float kNormalTail[] = {0.117662578f,  0.0456944073f, 0.32477920
 
 struct ActivationForwardArgs {
   Activation activation = Activation::kRelu;
-  bool gated = false;
+  bool gated = false;  // which of the formulas above
   ConstAnyMatrix z;
   Dropout dropout;
   AnyMatrix y;  // (=): written

@@ -2,6 +2,7 @@
 //
 //   g' = gradient_scale·g;  m = b1·m + (1 − b1)·g';  v = b2·v + (1 − b2)·g'²
 //   p −= lr·wd·p;  p −= lr·sqrt(1 − b2^t)/(1 − b1^t) · m / (sqrt(v) + eps)
+// p: parameter, g: gradient, m and v: its moments; b1, b2: beta1, beta2; lr, wd: learning rate, weight decay.
 //
 // The cost is memory traffic: four arrays read, three written. Gradient clipping is part of the pass (gradient_scale =
 // min(1, clip / norm)), so the gradient is never rewritten. On a device the same pass also writes the parameter rounded

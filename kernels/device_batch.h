@@ -75,8 +75,8 @@ struct DeviceBatch {
 struct DeviceBatchShape {
   int64_t source_rows = 0, target_rows = 0;    // including padding rows
   int64_t source_tiles = 0, target_tiles = 0;  // capacities
-  int64_t branch_gains = 0;
-  int64_t frame_width = 0;  // 0: no frames
+  int64_t branch_gains = 0;                    // their number
+  int64_t frame_width = 0;                     // 0: no frames
 
   auto Fields() const {
     return std::tie(source_rows, target_rows, source_tiles, target_tiles, branch_gains, frame_width);

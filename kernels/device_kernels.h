@@ -87,9 +87,9 @@ struct DeviceKernels {
   void (*write_batch)(const BatchContent& content, const DeviceBatchShape& shape, std::byte* block) = nullptr;
 
   // Limits of the kernels above.
-  bool learned_gains = false;  // residual_norm with ω or g
-  int64_t widest_row = 0;      // of residual_norm and embedding
-  int64_t widest_head = 0;     // of attention
+  bool learned_gains = false;  // whether residual_norm has the learned gains ω and g
+  int64_t widest_row = 0;      // most columns in residual_norm and embedding
+  int64_t widest_head = 0;     // most columns of a head in attention
 };
 
 }  // namespace hadal

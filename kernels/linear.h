@@ -32,7 +32,7 @@ class GradientBatch;  // gradient_batch.h
 // backward, which then does not read relu_output and writes dx once.
 struct ReluMaskArgs {
   int64_t rows = 0;
-  ConstAnyMatrix hidden_weight;       // W_1 [hidden, in]
+  ConstAnyMatrix hidden_weight;       // W_1 [hidden, in]; of both weights only shape and type count
   bool hidden_bias = false;           // whether a bias is added before the ReLU
   ConstAnyMatrix contraction_weight;  // W_2 [out, hidden]
 };

@@ -24,7 +24,7 @@ class AdaptiveInput {
   AdaptiveInput(const ModelPlan& plan, int32_t sublayer, int64_t rows, Purpose purpose, ArenaLayout& layout);
   void Bind(const Arena& arena);
 
-  // x [R, d] (=).
+  // Writes the rows of `tokens` [R] to x [R, d] (=).
   void Lookup(const Stream& stream, const ParameterStore& parameters, ConstTokens tokens, Matrix x) const;
   // Returns [0, 1, …, rows − 1]: the tokens with which the embedding's kernel uses x as its table
   // (kernels/embedding.h).

@@ -40,7 +40,7 @@ class AdaptiveSoftmax {
   Matrix TableGradient(const ParameterStore& parameters, const AdaptiveBand& band) const;
   Matrix ProjectionGradient(const ParameterStore& parameters, const AdaptiveBand& band) const;
 
-  // h [R, w_c] (=) of x [R, d].
+  // h = x·P_c: h [R, w_c] (=), x [R, d].
   void Project(const Stream& stream, const ParameterStore& parameters, const AdaptiveBand& band, ConstMatrix x,
                Matrix h) const;
 
@@ -55,7 +55,7 @@ class AdaptiveLogProbabilities {
  public:
   AdaptiveLogProbabilities(const ModelPlan& plan, int64_t rows, ArenaLayout& layout);
   void Bind(const Arena& arena);
-  // x [B, d], y [B, V] (=).
+  // y [B, V] (=): log p of every token for x [B, d]. REQUIRES: B ≤ rows.
   void Compute(const Stream& stream, const ParameterStore& parameters, ConstMatrix x, Matrix y) const;
 
  private:

@@ -31,7 +31,7 @@ enum class EdgeKind : int32_t { kResidual, kEncoderOutput, kSecondStream };
 struct Edge {
   EdgeKind kind = EdgeKind::kResidual;
   Stack rows = Stack::kEncoder;          // whether rows are counted on the source or on the target side
-  int64_t entries = 1;                   // number of tensors, stacked by rows
+  int64_t entries = 1;                   // number of matrices [rows, d], stacked by rows
   Storage values = Storage::kFloat32;    // the type of the tensor
   Storage gradient = Storage::kFloat32;  // the type of its gradient
 };

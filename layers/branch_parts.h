@@ -12,7 +12,7 @@
 namespace hadal {
 
 // LayerNorm inside a branch, for Sub-LN (Magneto, arXiv 2210.06423 section 2), NormFormer (Shleifer et al. 2021) and
-// NormedBranch.
+// the norms before and after a branch (MakeNormedBranch, chunk_part.h).
 // Statistics [2·R]: mean, then rstd. Numerics: kernels/residual_norm.h, norm only.
 class InnerNorm {
  public:
@@ -51,8 +51,8 @@ class InputShift {
   int32_t shift_;
 };
 
-// Writes the bias of the first feed-forward product less the learned shift, b_1 − b, to `row` [1, d_ff] (=), and
-// returns it. `bias`: the parameter b_1; −1: b_1 = 0. `shift`: the parameter b.
+// For R-Fixup's shift b before the ReLU, relu(W_1·x + b_1 − b): writes b_1 − b to `row` [1, d_ff] (=), and returns it
+// as a vector. `bias`, `shift`: indices of the parameters b_1 [d_ff] and b [1]; `bias` −1: b_1 = 0.
 ConstAnyVector MakeHiddenBias(const Stream& stream, const ParameterStore& parameters, int32_t bias, int32_t shift,
                               AnyMatrix row);
 

@@ -66,6 +66,7 @@ class Workspace {
 
   AnyMatrix branch(int64_t rows) const { return {branch_, rows, width_, storage_}; }  // F(x)
   AnyMatrix branch_input_gradient(int64_t rows) const { return {branch_input_, rows, width_, storage_}; }
+  // The gradient of what the heads give, [rows, H·D].
   AnyMatrix attended_gradient(int64_t rows) const { return {attended_, rows, query_width_, storage_}; }
   const Rotary& rotary() const { return rotary_.rotary(); }
   // fp32. With a skip from a layer's input to its last sum (B2T): the gradient of that input through the skip. With

@@ -59,6 +59,7 @@ struct DepthObservation {
 class DepthObserver {
  public:
   virtual ~DepthObserver() = default;
+  // Receives one tensor. `micro_batch`: its index in the step.
   virtual void Observe(const Stream& stream, int32_t micro_batch, const DepthObservation& observation) = 0;
 };
 

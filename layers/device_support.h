@@ -8,7 +8,7 @@
 
 namespace hadal {
 
-// Checks that the model's residual streams can be stored in plan.compute_storage; bf16 does not suit all methods.
+// Checks that the model's residual streams can be stored in plan.compute_storage: some methods do not allow bf16.
 // Errors: Unimplemented, naming the setting.
 absl::Status CheckDeviceStorage(const ModelPlan& plan);
 

@@ -1,8 +1,7 @@
 // A decoder sublayer that runs one step at a time: B rows, each the newest token of one hypothesis, with a cache of the
 // earlier tokens.
 //
-//   self-attention    q|k|v = x·W_qkvᵀ + b; appends k|v to the cache; attends over the hypothesis's tokens so far
-// (path)
+//   self-attention    q|k|v = x·W_qkvᵀ + b; appends k|v to the cache; attends over its path: the hypothesis's tokens
 //   cross-attention   q = x·W_qᵀ + b; attends over k|v of the encoder's output, which CacheEncoderOutput caches once
 //   feed-forward      as in training
 // Then the residual connection and norm of layers/segment.cc, one sublayer at a time: a pre-norm sublayer's norm runs
@@ -13,8 +12,8 @@
 // With several residual streams (layers/hyper_segment.cc) x and `out` are [n·B, d], the residuals of a row side by
 // side; before and after the stack there is one.
 //
-// Cache: one matrix per decoder layer, for self- and cross-attention; a row is [k | v] of the heads of keys, 2·K·D
-// numbers; keys of self-attention have turned to their positions if these are rotary. A row is written
+// Cache: one matrix per decoder layer, for self- and cross-attention; a row is [k | v] of the K heads of
+// keys, each D wide: 2·K·D numbers. With rotary positions, keys of self-attention are stored turned. A row is written
 // once and never moved. An index lists the rows of each hypothesis (kernels/cached_attention.h), so reordering a beam
 // moves integers only.
 // Storage: weights, caches and the products' operands and results as ModelPlan::compute_storage, the residual stream as
@@ -78,7 +77,7 @@ class IncrementalScratch {
  public:
   struct Capacity {
     int64_t rows = 0;          // per step
-    int64_t encoder_rows = 0;  // of the source sentences of one group
+    int64_t encoder_rows = 0;  // of the source sentences that are translated together
     int64_t longest = 0;       // most positions in a path or a source sentence
   };
   IncrementalScratch(const ModelPlan& plan, const Capacity& capacity, const Stream& stream, ArenaLayout& layout);
@@ -86,7 +85,7 @@ class IncrementalScratch {
 
   // The result of a branch's first product: q|k|v, q, or the feed-forward's. The next names say what they hold.
   AnyMatrix inner(int64_t rows, int64_t columns) const { return {inner_, rows, columns, storage_}; }
-  // [rows, columns], columns ≤ max(d, H·D): the heads' outputs, and a free place before them.
+  // [rows, columns], columns ≤ max(d, H·D): the outputs of the heads; free memory before these exist.
   AnyMatrix attended(int64_t rows, int64_t columns) const { return {attended_, rows, columns, storage_}; }
   AnyMatrix branch(int64_t rows) const { return {branch_, rows, width_, storage_}; }
   AnyMatrix normed(int64_t rows) const { return normed(rows, width_); }

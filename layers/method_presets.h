@@ -1,7 +1,7 @@
 // The residual methods by name: presets of ModelOptions' fields as functions of the model's depth.
 //
-// N encoder layers, M decoder layers; r, b, a, c, ω: StackMethod (model_options.h); initial weights: their Xavier
-// gains.
+// N encoder layers, M decoder layers; layer l = 1 … n of a stack; update t, T: branch_growth_updates; r, b, a, c, ω:
+// StackMethod (model_options.h); q, k, v, o: attention's weights; initial weights: their Xavier gains.
 //
 //   name           norm  r (encoder / decoder)            initial weights
 //   post_ln        post  1                                uniform; q, k, v 1/sqrt(2), the rest 1 (Vaswani et al. 2017)

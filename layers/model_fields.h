@@ -82,7 +82,7 @@ void ForEachStackField(Visit visit) {
   visit("residual_streams", &StackMethod::residual_streams, kLater);
 }
 
-// The same for the fields of Block, without an age.
+// Calls visit(name, member), or visit(name, member, words) for a choice, for each field of Block, without an age.
 template <typename Visit>
 void ForEachBlockField(Visit visit) {
   visit("norm", &Block::norm, kNormKindWords);

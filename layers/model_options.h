@@ -40,7 +40,7 @@ enum class DepthInit : int32_t {
   kInverseSqrt,  // 1/sqrt(l): higher layers are smaller (DS-Init, Zhang, Titov and Sennrich 2019; LayerNorm Scaling)
   kFromTop,      // 1/(n - l + 1): lower layers are smaller (Post-LN-init, DeepNet section 3)
 };
-double DepthInitFactor(DepthInit init, int32_t layer, int32_t layers);  // REQUIRES: 0 ≤ layer < layers
+double DepthInitFactor(DepthInit init, int32_t layer, int32_t layers);  // layer = l − 1, layers = n
 
 // The learned vector ω of r·ω ⊙ x, one per sublayer (Admin, Liu et al. 2020), and its initial value.
 enum class Omega : int32_t {
@@ -125,7 +125,8 @@ struct AdaptiveCutoffs {
 
 enum class NormKind : int32_t { kLayer, kRms };
 
-// Which of the model's products add a bias; those of a stack also need StackMethod::linear_bias.
+// Which of the model's products add a bias (kQkv: only those of q, k and v). In a stack they do so only if its
+// StackMethod::linear_bias is also true.
 enum class Biases : int32_t { kAll, kNone, kQkv };
 
 // How a model knows the order of tokens.
@@ -147,7 +148,7 @@ struct Block {
   Biases biases = Biases::kAll;
   Positions positions = Positions::kSinusoidal;
   double rotary_theta = 10000;
-  double rotary_share = 1;      // of a head's columns, that turn
+  double rotary_share = 1;      // the share of a head's columns that turn
   int32_t kv_heads = 0;         // heads of keys and values, divide the heads of queries; 0: as many
   int32_t head_width = 0;       // 0: d_model / heads
   bool scale_embedding = true;  // whether embeddings are multiplied by sqrt(d_model)
@@ -203,7 +204,7 @@ struct ModelOptions {
   }
   int32_t kv_heads() const { return block.kv_heads > 0 ? block.kv_heads : heads; }
   int32_t head_width() const { return block.head_width > 0 ? block.head_width : d_model / heads; }
-  // Columns of queries, and of what attention gives; of keys, and of values.
+  // Columns of a token's queries, and of the heads' output (query_width); of its keys, and of its values (key_width).
   int32_t query_width() const { return heads * head_width(); }
   int32_t key_width() const { return kv_heads() * head_width(); }
   // Factor of the embeddings.

@@ -187,11 +187,12 @@ struct ModelPlan {
   bool Combines(Stack stack) const {
     return (stack == Stack::kEncoder ? options.encoder : options.decoder).combine_layers;
   }
-  // The norm that all kernels compute, and the parameter of a norm's shift; −1: norms have none.
+  // The form of every norm of the model.
   NormForm norm_form() const {
     return {.centred = options.block.norm == NormKind::kLayer,
             .epsilon = static_cast<float>(options.block.norm_epsilon)};
   }
+  // The parameter of the shift of the norm whose scale is the parameter `scale`; −1: norms have no shift.
   int32_t NormShift(int32_t scale) const { return options.block.norm_shift ? scale + 1 : -1; }
   // Whether a stack has a second stream (second_stream.h).
   bool HasSecondStream(Stack stack) const {
@@ -241,7 +242,7 @@ struct ModelPlan {
   // Returns the number of consecutive parameters, from its table on, that a sublayer uses as tables: 1, or all of
   // adaptive bands; 0 without a table.
   int32_t Tables(int32_t sublayer) const;
-  // Whether `parameter` is one of them.
+  // Whether `sublayer` uses `parameter` as a table.
   bool UsesTable(int32_t sublayer, int32_t parameter) const {
     const int32_t table = sublayers[sublayer].table;
     return table >= 0 && table <= parameter && parameter < table + Tables(sublayer);

@@ -12,7 +12,7 @@ namespace hadal {
 // Fills a table that is added to embeddings.
 void PlacePositions(const Arena& arena, Matrix positions);
 
-// The angles of self-attention; one for a rank and program.
+// The angles of self-attention; one for each program of a rank (runtime/arena.h).
 class RotaryTable {
  public:
   RotaryTable(const ModelPlan& plan, ArenaLayout& layout);

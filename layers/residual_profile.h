@@ -3,8 +3,9 @@
 //
 //   ω of a stack's first sublayer = 1;   ω_{i+1} = sqrt(Var(r·ω_i·x_i) + Var(s_i − r·ω_i·x_i))
 //
-// where x_i is the residual stream before sublayer i and s_i its sum, in one micro-batch with dropout on. ω_{i+1} is
-// the standard deviation that s_i would have if residual and branch were independent. The model is as initialised.
+// where x_i is the residual stream before sublayer i, r the residual gain, and s_i = r·ω_i·x_i + branch, in one
+// micro-batch with dropout on. ω_{i+1} is the standard deviation that s_i would have if residual and branch were
+// independent. The model is as initialised.
 // The profile is an observer of the forward pass. It sets each ω when it receives the sublayer's branch (kBranch), just
 // before the residual connection reads ω.
 // Shapes: x, s [R, d]; all packed rows are real tokens and count.
@@ -26,6 +27,7 @@ namespace hadal {
 
 class ResidualProfile : public DepthObserver {
  public:
+  // An initial value that was found.
   struct Entry {
     int32_t parameter = 0;
     double omega = 0;

@@ -4,7 +4,7 @@
 //   conv_0   W features → C channels, then GLU → C/2        both with kernel 5, stride 2, two zeros around an utterance
 //   conv_1   C/2 → 2d channels, then GLU → d
 // Utterances are packed; no convolution reads across their borders. n frames become SubsampledRows(n) rows of y.
-// Shapes: frames [F, W], inner rows R_0 ≤ 2R, y [R, d]; weights [out, in·5], which is Conv1d's [out, in, 5].
+// Shapes: frames [F, W], conv_0's result [R_0, C/2], R_0 ≤ 2R, y [R, d]; weights [out, in·5], Conv1d's [out, in, 5].
 // Storage: frames and gradients are fp32, y is stored as the residual stream, all else as products read and write.
 // Numerics: kernels/unfold.h, glu.h, linear.h. Both directions work on kRows rows at a time (a device: kDeviceRows),
 // which is part of the order of accumulation. Saved: the inputs of both GLUs [R_0, C] and [R, 2d]; backward overwrites

@@ -1,5 +1,5 @@
-// The front ends of text: y = dropout(f·E[token] + PE[position]), of the source and of the decoder's input. PE
-// is fixed, learned or absent (Block::positions).
+// The front ends of text: y = dropout(f·E[token] + PE[position]), of the source and of the decoder's input. f:
+// ModelOptions::embedding_factor. PE is fixed, learned or absent (Block::positions).
 // A part (chunk_part.h) that writes y and reads d_y. With adaptive input E[token] is adaptive_input.h's.
 // Shapes: y [R, d], E [V, d], PE [max_positions, d]. Numerics, order of accumulation and fairseq's conventions:
 // kernels/embedding.h.

@@ -9,7 +9,7 @@
 //
 //   device part   | lasting: weights  moments … | training: gradients  activations  workspace … |
 //                 |                             | translation: caches  workspace |
-//   host part     | lasting: checkpoint buffer  | training: borders … | and so on
+//   host part     | lasting: checkpoint buffer  | training: messages … | and so on
 //   bytes of a part = lasting + max over the programs of their scratch
 //
 // At its start a program's scratch may hold NaN or another program's values, so a program must write scratch before it
@@ -81,7 +81,8 @@ class ArenaLayout {
   ArenaSlice ReserveLastingHostBytes(const std::string& category, int64_t bytes) {
     return Add(category, bytes, {.on_host = true, .lasting = true});
   }
-  // Starts the next program: scratch regions reserved from now on belong to it and overlap other programs' scratch.
+  // Starts the next program; a new layout is in program 0. Scratch regions reserved from now on belong to the new
+  // program and overlap the scratch of the others.
   void BeginProgram();
 
   int64_t device_bytes() const { return device_.bytes(); }
@@ -101,7 +102,7 @@ class ArenaLayout {
   // The unused bytes after each region, if gap_bytes is not 0.
   struct Gap {
     ArenaSlice slice;
-    int program = 0;  // of scratch
+    int program = 0;  // as in Category
   };
   const std::vector<Gap>& gaps() const { return gaps_; }
 

@@ -1,4 +1,4 @@
-// Tables that map the words of a config or file to enumerators, and back.
+// Tables that map words, the texts by which configs and files name values ("relu", "gelu"), to enumerators, and back.
 // Thread safety: pure functions.
 #pragma once
 
@@ -11,6 +11,7 @@
 
 namespace hadal {
 
+// One entry of a table.
 template <typename Enum>
 struct Word {
   const char* word;

@@ -1,9 +1,9 @@
 // Settings that must be the same on every thread that computes:
 //
 // 1. Subnormal floats count as zero (x86: MXCSR's FTZ and DAZ; Arm: FPCR's FZ). A gradient that vanishes over 2,500
-//    sublayers reaches 1e-38 and slows every product that reads it: a Post-LN step of 500L-500L took ten times as long.
-//    Such numbers change no weight, but if threads differed in this mode, the last bits of a result would depend on
-//    which thread computes it.
+//    sublayers reaches 1e-38 and slows every product that reads it: a step of Post-LN with 500 layers in each stack
+//    took ten times as long. Such numbers change no weight, but if threads differed in this mode, the last bits of a
+//    result would depend on which thread computes it.
 // 2. The thread has an alternate stack for signal handlers. A handler's frame takes about 11 KB with AVX-512 and AMX,
 //    and a library may have left less of the thread's own stack. hadal installs every handler with SA_ONSTACK.
 #pragma once

@@ -27,7 +27,7 @@ namespace hadal {
 
 // Returns the number if `value` is an integer, else nullopt. The result holds every integer that the parser accepts.
 std::optional<absl::int128> JsonInteger(const nlohmann::json& value);
-// As above; nullopt also if T cannot hold the number.
+// As the other JsonInteger; nullopt also if T cannot hold the number.
 template <std::integral T>
 std::optional<T> JsonInteger(const nlohmann::json& value) {
   const std::optional<absl::int128> number = JsonInteger(value);
@@ -53,6 +53,7 @@ class JsonFields {
             std::type_identity_t<T> most = std::numeric_limits<T>::max()) {
     if (const std::optional<absl::int128> number = Integer(name, least, most)) value = static_cast<T>(*number);
   }
+  // Sets `value` to the enumerator of the text in `words`. Fails if `words` lacks the text.
   template <typename Enum, size_t kSize>
   void Read(const std::string& name, Enum& value, const Word<Enum> (&words)[kSize]) {
     std::string word;

@@ -1,5 +1,5 @@
-// Facts about this host and what is left of it for this process: its name, CPUs and free memory, under the limits of
-// the process's control groups (cgroups): in a container, a Slurm job, a systemd slice.
+// Facts about this host: its name, and the CPUs and the free memory that this process may use under the limits of its
+// control groups (cgroups), as in a container, a Slurm job or a systemd slice.
 //
 // A limit may be set on the process's own group or on any group above it; Slurm sets it two levels above its tasks. A
 // group's usage includes pages of files, such as a mapped corpus. The kernel evicts inactive file pages before it kills

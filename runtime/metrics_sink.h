@@ -43,8 +43,8 @@ struct RunInfo {
   int32_t replicas = 1;         // of the pipeline; ranks = stages x replicas
   bool free_links = false;      // the schedule assumes that messages between ranks take no time
   int32_t threads = 1;          // per rank
-  int32_t recompute_every = 0;  // the value in use, also if the run chose it
-  std::string layout;           // other settings that decide a step's time: schedule, chunks per rank, cuts …
+  int32_t recompute_every = 0;  // sublayers between kept inputs (recomputation), as used; 0: no recomputation
+  std::string layout;           // other settings that decide a step's time, for readers: schedule, chunks per rank …
   int64_t first_step = 1;       // the next step to run
   int64_t total_steps = 0;      // 0: no limit on steps
 };
@@ -122,7 +122,7 @@ struct ValidationMetrics {
   double perplexity = 0;
   std::optional<TranslationScores> scores;  // of all translated sentences together
   bool best = false;                        // whether it is the best so far
-  bool by_nll = true;                       // or by a score
+  bool by_nll = true;                       // the best by nll; false: by a score
   int64_t sentences = 0;
   double seconds = 0;
   std::vector<CorpusValidation> corpora;  // those with a sentence; empty if there is only one corpus

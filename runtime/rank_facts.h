@@ -12,7 +12,7 @@
 
 namespace hadal {
 
-// Unknown numbers are -1, unknown texts empty.
+// A number that is not known keeps its default; a text is then empty.
 struct RankFacts {
   int rank = 0;
   std::string host;
@@ -25,7 +25,7 @@ struct RankFacts {
   uint32_t binary_crc32c = 0;    // of the running program's file
   std::string environment_rank;  // from the launcher's variables: "OMPI_COMM_WORLD_RANK=3"; empty: none set
   int64_t open_files_limit = -1;
-  int64_t memory_limit_bytes = -1;   // RLIMIT_AS; -1: none
+  int64_t memory_limit_bytes = -1;   // RLIMIT_AS; -1: none, or not known
   int64_t available_bytes = -1;      // memory the host can still give (machine.h)
   int64_t shared_memory_bytes = -1;  // free in /dev/shm
   bool operator==(const RankFacts&) const = default;

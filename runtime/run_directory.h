@@ -9,7 +9,7 @@
 //   RUN/trace/steps_90-92.json
 //   RUN/depth_probe.safetensors                  initial outputs that the depth instruments compare with
 //   RUN/report.txt, report.{html,json,md}        the summary of a run that ended; written by `hadal report`
-//   RUN/cell.json                                written by `hadal compare`
+//   RUN/cell.json                                facts about one run of `hadal compare`, which writes it
 //   RUN/checkpoints/step_00001000/               a checkpoint: manifest.json, rank_00000.safetensors …, and the
 //                                                vocabularies: vocabulary.<ext>, or source.vocabulary.<ext> and
 //                                                target.vocabulary.<ext>

@@ -93,7 +93,7 @@ class SafetensorsReader {
  public:
   // Errors: NotFound, DataLoss (with the reason), others of the file system.
   static absl::StatusOr<SafetensorsReader> Open(const std::string& path);
-  // As above, from the open file `file`, which other readers may share. `path` is for messages.
+  // As the other Open, from the open file `file`, which other readers may share. `path` is for messages.
   static absl::StatusOr<SafetensorsReader> Open(std::string path, std::shared_ptr<const FileDescriptor> file);
 
   // In file order.

@@ -42,8 +42,9 @@ class Stream {
   DeviceKind kind() const { return kind_; }
   DeviceQueues::Queue queue() const { return queue_; }
 
-  // Copy is between two addresses in kernel memory, ToHost and FromHost between kernel memory and the host's. ToHost
-  // and FromHost return when the host memory may be read or reused; Copy and Clear are only enqueued. `bytes` may be 0.
+  // Kernel memory is the memory that kernels access: the device's, or on the CPU the process's. Copy is between two
+  // addresses in it, Clear sets bytes of it to 0. ToHost and FromHost are between kernel memory and the host's, and
+  // return when the host memory may be read or reused. On a device Copy and Clear are only enqueued. `bytes` may be 0.
   void Copy(void* to, const void* from, int64_t bytes) const;
   void Clear(void* memory, int64_t bytes) const;
   void ToHost(void* to, const void* from, int64_t bytes) const;

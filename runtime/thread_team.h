@@ -1,9 +1,10 @@
 // A team of threads that runs one body at a time: the calling thread and its workers.
 //
-// Replaces OpenMP's team. A deep, narrow model runs tens of thousands of regions a second, each a few microseconds
-// long. OpenMP's workers either spin for milliseconds between regions, so that other load on the host delays every
-// region (steps measured three times slower), or they sleep at once, so that every region pays for a wake-up. Here both
-// sides spin for kSpinSeconds and then sleep: as fast as spinning while regions follow each other, idle otherwise.
+// Replaces OpenMP's team. A region is one call of Run. A deep, narrow model has tens of thousands a second, each a few
+// microseconds long. OpenMP's workers either spin for milliseconds between regions, so that other load on the host
+// delays every region (steps measured three times slower), or they sleep at once, so that every region pays for a
+// wake-up. Here both sides spin for kSpinSeconds and then sleep: as fast as spinning while regions follow each other,
+// idle otherwise.
 // On a busy host a worker may have no core when a region begins. The caller then runs the worker's part itself. If a
 // worker loses its core within its part (the caller waits for kStallSeconds), the team runs all parts on the caller for
 // a while: 10 ms, twice as long after each further stall, at most 1 s. So the number of threads follows the free cores;

@@ -44,7 +44,7 @@ const char* TraceKindName(TraceKind kind);
 // Fields that do not apply are -1.
 struct TraceEvent {
   TraceKind kind = TraceKind::kStep;
-  int32_t chunk = -1;
+  int32_t chunk = -1;  // the rank's part of the model (pipeline/stage/chunk.h)
   int32_t micro_batch = -1;
   int32_t channel = -1;  // of a message (pipeline/schedule/schedule.h)
   int64_t step = -1;

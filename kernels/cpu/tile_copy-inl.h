@@ -62,7 +62,7 @@ HWY_INLINE hn::Vec<D> LoadRowBlocks(D d, const ConstMatrix& from, int64_t first,
 
 using FourColumns = hn::Vec<hn::ScalableTag<float> >[4];
 
-// Sets to[j] to column `column + j` of rows [row, row + lanes). kClamp as above.
+// Sets to[j] to column `column + j` of rows [row, row + lanes). kClamp: as in LoadRowBlocks.
 template <bool kClamp>
 HWY_INLINE void LoadFourColumns(const ConstMatrix& from, int64_t row, int64_t column, FourColumns& to) {
   const hn::ScalableTag<float> d;

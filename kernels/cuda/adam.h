@@ -4,7 +4,8 @@
 //     parameter that is not finite after the update sets *non_finite to 1 (never cleared here);
 //   - write-back: the updated parameter is also written as BFloat16, the copy that products read.
 // The scalars are read from device memory, so that a captured graph can be replayed for another step.
-// With the write-back a parameter moves 30 bytes (16 read, 14 written), which takes longer than the arithmetic.
+// With the write-back a parameter moves 30 bytes (16 read, 14 written), which should take longer than the
+// arithmetic (not measured).
 // Numerics: fp32 per element, with the operations of kernels/cpu/adam.cc in the same order; elements are independent.
 // 16-byte accesses if every pointer is 16-byte aligned. Asynchronous.
 #pragma once

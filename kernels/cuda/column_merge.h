@@ -17,7 +17,7 @@ inline constexpr int kMostMerges = 64;
 
 // One launch for each kMostMerges merges; merges with the same destination go to different launches, in order.
 void MergeColumns(StreamHandle stream, std::span<const ColumnMerge> merges);
-// As above if `later` is null; else only appends the merges to it.
+// If `later` is null, as the other MergeColumns; else only appends the merges to `later`.
 void MergeColumns(StreamHandle stream, std::span<const ColumnMerge> merges, std::vector<ColumnMerge>* later);
 
 }  // namespace hadal::cuda

@@ -1,7 +1,7 @@
 // The order in which a column's parts are added, in the second stage of a sum over rows.
 //
-// The parts are divided into runs: a thread adds a run in ascending order; then the runs are added. Threads mostly wait
-// for memory here, so a thread loads several parts at once.
+// The parts are divided into runs: a thread adds a run in ascending order; then the runs are added. Threads would
+// mostly wait for memory here, so a thread loads several parts at once.
 #pragma once
 
 #include <cstdint>

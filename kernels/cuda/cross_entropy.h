@@ -2,7 +2,7 @@
 // BFloat16.
 //
 // A block computes a row and reads the vocabulary twice: maximum and sum of exponentials online, then the gradient in
-// place. The second read hits the L2 cache, which has room for the rows in progress. Nothing else is stored.
+// place. The second read should hit the L2 cache, which has room for the rows in progress. Nothing else is stored.
 // Numerics: fp32. A block has 256 threads, or 1,024 for vocabularies of 8,192 and more. A thread adds eight columns of
 // every 2,048 (or 8,192) in ascending order and rescales its sum once for the eight. The lanes of a warp are added as a
 // butterfly, then the warps. Exponentials have an error of one or two ulp for float logits; for BFloat16 they are

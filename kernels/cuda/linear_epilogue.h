@@ -52,7 +52,7 @@ struct ReluMaskArgs {
 template <typename T>
 void ReluMask(StreamHandle stream, const ReluMaskArgs<T>& args);
 
-// Rows of a block: 32, so that 4,096 rows keep a whole GPU busy; more if the blocks' sums would not fit into
+// Rows of a block: 32, so that 4,096 rows would keep a whole GPU busy; more if the blocks' sums would not fit into
 // kColumnPartials floats of scratch.
 inline constexpr int64_t kColumnPartials = int64_t{1} << 18;
 constexpr int64_t ColumnRowBlock(int64_t rows, int64_t width) {

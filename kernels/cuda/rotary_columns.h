@@ -10,7 +10,7 @@
 
 namespace hadal::cuda {
 
-// A pair of columns, c and c + h.
+// The columns c and c + h of a head, which turn together.
 struct TurnedPair {
   float low, high;
 };

@@ -1,7 +1,7 @@
 #include <vector>
 
 #include "kernels/cuda/attention.h"
-#include "kernels/cuda_host/operation_views.h"
+#include "kernels/cuda_host/dropout_position.h"
 #include "kernels/cuda_host/operations.h"
 #include "runtime/check.h"
 

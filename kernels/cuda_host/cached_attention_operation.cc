@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/cuda_host/operation_views.h"
+#include "kernels/cuda_host/dropout_position.h"
 #include "kernels/cuda_host/operations.h"
 #include "runtime/check.h"
 

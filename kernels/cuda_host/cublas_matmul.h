@@ -9,15 +9,16 @@
 // bias's gradient in D's type. A bias's gradient is therefore computed with the weight's gradient, whose D is fp32
 // (BGRADB, over dy; Transformer Engine does the same), not with dReLU's product (DRELU_BGRAD), whose D is bf16.
 // Speed: from compute capability 9 on tensor cores have their own instructions. If kernels with these lack an epilogue,
-// cuBLASLt uses the slower kernels of 8.x; a mask or a sum is then offered only if its algorithm has the same
-// CUBLASLT_ALGO_CONFIG_ID as the product without epilogue. (cuBLASLt 13.0 names kernels with DRELU and BGRADB in bf16
-// for 8.0 and 10.0, none for 9.0; not measured.) On every GPU an epilogue is also not offered if the product alone
-// would split its sum over k among several blocks and the epilogue's algorithm does not: a weight's gradient has few
-// tiles and a long sum, and without the split most multiprocessors would idle.
+// cuBLASLt uses the slower kernels of 8.x. Matmul::Offers then returns true for an epilogue with a mask or with a_sums
+// (matmul.h) only if its algorithm has the same CUBLASLT_ALGO_CONFIG_ID as the product without epilogue. (cuBLASLt 13.0
+// names kernels with DRELU and BGRADB in bf16 for 8.0 and 10.0, none for 9.0; not measured.) For every compute
+// capability, Offers also returns false if the product alone would split its sum over k among several blocks and the
+// epilogue's algorithm does not: a weight's gradient has few tiles and a long sum, and without the split most
+// multiprocessors would idle.
 // Several products in one launch (strided batches) use the algorithm of one alone, which cublasLtMatmulAlgoCheck must
 // accept for their number and kMatmulWorkspaceBytes. Its tile and its split of the sum over k are then those of one,
-// and with them the order of every sum. NVIDIA does not document that; linear_on_device_test compares the bits, on a
-// GPU too.
+// and with them the order of every sum. NVIDIA does not document that; linear_on_device_test would
+// compare the bits on a GPU.
 // Threads: one. After Make… succeeds, the library's errors abort with its message.
 #pragma once
 

@@ -36,7 +36,7 @@ class LaunchDevice : public Device {
   void OnStandstill(std::function<void()> before) override { before_standstill_ = std::move(before); }
 
  protected:
-  // Must be called before a driver call that may be a standstill (runtime/device.h).
+  // Must be called before a driver call that may be a standstill (runtime/device.h). Calls OnStandstill's function.
   virtual void Standstill() const {
     if (before_standstill_ && !capturing()) before_standstill_();
   }

@@ -1,6 +1,6 @@
 #include "kernels/cuda/linear_epilogue.h"
 #include "kernels/cuda_host/column_sum_memory.h"
-#include "kernels/cuda_host/operation_views.h"
+#include "kernels/cuda_host/dropout_position.h"
 #include "kernels/cuda_host/operations.h"
 
 namespace hadal::cuda {

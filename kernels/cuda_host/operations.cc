@@ -16,8 +16,8 @@
 #include "kernels/cuda/top_candidates.h"
 #include "kernels/cuda/weighted_sum.h"
 #include "kernels/cuda_host/batch_block.h"
+#include "kernels/cuda_host/dropout_position.h"
 #include "kernels/cuda_host/launch_device.h"
-#include "kernels/cuda_host/operation_views.h"
 
 namespace hadal::cuda {
 namespace {

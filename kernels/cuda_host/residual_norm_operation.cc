@@ -1,6 +1,6 @@
 #include "kernels/cuda/residual_norm.h"
 
-#include "kernels/cuda_host/operation_views.h"
+#include "kernels/cuda_host/dropout_position.h"
 #include "kernels/cuda_host/operations.h"
 #include "kernels/gradient_batch.h"
 

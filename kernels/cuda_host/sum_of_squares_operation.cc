@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "kernels/cuda_host/operation_views.h"
+#include "kernels/cuda_host/dropout_position.h"
 #include "kernels/cuda_host/operations.h"
 
 namespace hadal::cuda {

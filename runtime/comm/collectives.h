@@ -20,7 +20,8 @@
 namespace hadal {
 
 // Marks `error` as common: every rank returns it from the same call with the same words, because all computed it from
-// the same values or voted. Only rank 0 reports a common error. A rank reports any other error and ends the job.
+// the same values or voted. Only rank 0 reports a common error. Any other error is reported by the rank
+// that has it, which then ends the job.
 absl::Status AsCommonError(absl::Status error);
 template <typename T>
 absl::StatusOr<T> AsCommonError(absl::StatusOr<T> result) {
@@ -42,7 +43,7 @@ class Collectives {
   absl::StatusOr<std::string> BroadcastResult(const absl::StatusOr<std::string>& result, std::string_view what);
   // Returns every rank's bytes on every rank, in rank order. Sizes may differ.
   absl::StatusOr<std::vector<std::string>> AllGather(std::string_view data, std::string_view what);
-  // As above for doubles: result[r] is rank r's span.
+  // The same for doubles: result[r] has the values of rank r.
   absl::StatusOr<std::vector<std::vector<double>>> AllGather(std::span<const double> values, std::string_view what);
   // Returns true on all ranks if `value` is true on any rank. For votes ("stop", "not finite", "written").
   absl::StatusOr<bool> AnyRank(bool value, std::string_view what);

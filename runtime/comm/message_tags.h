@@ -1,4 +1,4 @@
-// The tags of all messages except a schedule's channels, in one list so that none is used twice.
+// The tags of all messages except those on channels and in collectives, in one list so that none is used twice.
 //
 // 0 … kFirstMessageTag - 1   channels of a schedule (pipeline/schedule/schedule.h) and of the decoder
 //                            (pipeline/decode/decode_links.h), numbered there
@@ -13,12 +13,12 @@ inline constexpr int kFirstMessageTag = 30000;
 enum MessageTag : int {
   // pipeline/exchange/tied_tables: a stage's gradient of a shared embedding table, to the first stage that uses it
   kTiedGradientTag = kFirstMessageTag,
-  kTiedWeightTag,      // the same file: the updated table, to the other stages that use it
+  kTiedWeightTag,      // pipeline/exchange/tied_tables: the updated table, to the other stages that use it
   kInitializationTag,  // pipeline/exchange/parameter_broadcast: new weights from rank 0
   kReplicaPieceTag,    // pipeline/exchange/replica_reduction: a piece of a gradient, to its owner
-  kReplicaResultTag,   // the same file: the owner's result, to the other replicas
-  kProfileTag,         // pipeline/exchange/profile_relay: the running sum of Admin's profile
-  kDecodeCommandTag,   // pipeline/decode/decode_links: commands of the searching rank
+  kReplicaResultTag,   // pipeline/exchange/replica_reduction: the owner's result, to the other replicas
+  kProfileTag,         // pipeline/exchange/profile_relay: ω of Admin for the next stage (layers/residual_profile.h)
+  kDecodeCommandTag,   // pipeline/decode/decode_links: commands of the rank that runs the beam search
   kTraceTag,           // pipeline/step_tracer: a rank's events to rank 0
   kClockTag,           // pipeline/step_tracer: clock readings
   kDoctorTag,          // tools/doctor/doctor_probe: measured messages

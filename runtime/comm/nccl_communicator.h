@@ -77,7 +77,7 @@ class NcclCommunicator final : public Communicator {
   // Aborts `control`, too.
   void Abort(int exit_code) override;
 
-  // The number of events that were made in the middle of a step because more transfers were posted than reserved.
+  // The number of slots (nccl_transfers.h) that were not reserved but made in the middle of a step.
   int64_t unreserved() const { return transfers_.unreserved(); }
 
   // Ends all links without an error. Blocking: every rank must call it. REQUIRES: this rank's requests are done.

@@ -22,7 +22,7 @@ namespace hadal {
 
 struct NcclMessage {
   enum class Word : int32_t { kOffer, kGrant, kRefusal, kReady, kLast };
-  Word word = Word::kOffer;
+  Word word = Word::kOffer;  // which of the messages above
   int32_t tag = 0;
   int64_t transfer = 0;  // the offering rank's transfer id (nccl_transfers.h), also in the answer
   int64_t bytes = 0;

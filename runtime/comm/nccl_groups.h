@@ -36,7 +36,7 @@ struct TransferGroup {
 };
 
 // Returns the pairs, each once, in an order in which the ranks can connect one pair after another without a circular
-// wait. Many pairs connect at once: those of one distance, such as all neighbours, take two rounds.
+// wait. Many pairs connect at once: pairs with one difference of ranks, such as all neighbours, take two rounds.
 std::vector<RankPair> InRounds(std::vector<RankPair> pairs);
 
 // One rank's links in a group; null where the group's kind has no such link.
@@ -44,8 +44,8 @@ struct GroupLinks {
   std::unique_ptr<NcclLink> up;    // messages to higher ranks
   std::unique_ptr<NcclLink> down;  // messages to lower ranks
   std::unique_ptr<NcclLink> both;  // exchanges
-  // The link for messages from `sender` to `receiver`.
 
+  // The link for messages from `sender` to `receiver`. REQUIRES: a group for messages.
   NcclLink& Of(int sender, int receiver) const { return sender < receiver ? *up : *down; }
 };
 

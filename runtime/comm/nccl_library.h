@@ -2,8 +2,8 @@
 // tests (tests/support/emulated_nccl.h), so that code built on NCCL is tested without a GPU.
 //
 // Each function is NCCL's function of that name, on communicators that never block the host (ncclConfig_t's blocking =
-// 0). The result kInProgress means that the call continues in the background; AsyncError reports when it has ended, and
-// its result. Until then no other call may be made on that communicator. Threads: one per rank.
+// 0). The result kNcclInProgress means that the call continues in the background; AsyncError reports when it has ended,
+// and its result. Until then no other call may be made on that communicator. Threads: one per rank.
 #pragma once
 
 #include <array>
@@ -29,8 +29,8 @@ using NcclUniqueId = std::array<char, 128>;  // ncclUniqueId
 
 // A rank's place in a communicator.
 struct NcclGroupRank {
-  int rank = 0;
-  int ranks = 0;
+  int rank = 0;   // in the communicator, from 0
+  int ranks = 0;  // the communicator's size
 };
 
 class NcclLibrary {

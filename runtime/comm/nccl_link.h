@@ -55,7 +55,7 @@ class NcclLink {
   // ResourceExhausted.
   absl::Status Open(const NcclUniqueId& id, const Deadline& deadline, const std::function<absl::Status()>& alive);
   // Transfers the first messages with a peer (one, or one each way), during which NCCL connects the two ranks. Both
-  // must call it before they Start messages with each other. `alive`: as above.
+  // must call it before they Start messages with each other. `alive`: as in Open.
   absl::Status MoveFirst(std::span<const Message> messages, const Deadline& deadline,
                          const std::function<absl::Status()>& alive);
   // Starts `messages`, which access their data after the event `after` is reached; records `done`, which is reached

@@ -75,6 +75,7 @@ class NcclTransfers {
   absl::Status Start(int64_t id, NcclLink& link);
   // Sets messages that have ended to kDone.
   void NoteArrivals();
+  // The number of transfers in state kStarted.
   size_t under_way() const { return started_sends_.size() + started_receives_.size(); }
 
   // The number of slots that were made in the middle of a step because more transfers were posted than reserved.

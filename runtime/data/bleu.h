@@ -4,9 +4,9 @@
 //   p_n = 100 · Σ clipped matches / Σ n-grams of the hypotheses       n = 1 … 4
 //   BP  = 1 if H ≥ R, else exp(1 − R/H)      H, R: hypothesis and (closest) reference lengths in tokens
 //   BLEU = BP · exp(Σ_n ln p_n / 4)
-// Smoothing: the k-th order without a match, in ascending order, has p_n = 100 / (2^k · total_n). BLEU is 0 if no order
-// has a match. If an order has no n-gram at all (every hypothesis is shorter than n), BLEU and the precisions of higher
-// orders are 0.
+// Smoothing: the k-th order without a match, in ascending order, has p_n = 100 / (2^k · n-grams of the hypotheses).
+// BLEU is 0 if no order has a match. If an order has no n-gram at all (every hypothesis is shorter than n), BLEU and
+// the precisions of this order and of all higher ones are 0.
 //
 // In runtime/, because validation in the trainer and `hadal bleu` must print the same number.
 // Sources: Papineni et al. 2002; Chen & Cherry 2014 (smoothing method 3); Post 2018 (sacreBLEU). Computes the same

@@ -2,11 +2,12 @@
 // words (chrF: 0; chrF++: 2), mixed case, β = 2.
 //
 //   p_n = matches / n-grams of the hypotheses      r_n = matches / n-grams of the references      sums over the corpus
-//   chrF = 100 · (1 + β²) P·R / (β²·P + R)     P, R: means over the orders that both sides have ("effective order")
+//   chrF = 100 · (1 + β²) P·R / (β²·P + R)     P, R: means of p_n and r_n over the orders that both sides have
+//                                              ("effective order")
 // A segment's n-grams of an order count only if its reference has one of that order. Of a segment's several references
 // only one counts: the first with the highest chrF of the segment alone. Words are split at white space. In a word of
-// two or more characters, a last character that is ASCII punctuation becomes a word of its own; if it is none, a first
-// character that is ASCII punctuation does.
+// two or more characters, a last character that is ASCII punctuation becomes a word of its own; otherwise a
+// first character that is ASCII punctuation does.
 // Sources: Popović 2015, 2017; sacreBLEU 2.6.0, whose double it computes by the same order of operations.
 #pragma once
 

@@ -6,7 +6,7 @@
 // as language tags). In a monolingual corpus a sample has a target only. The files have no </s>; batches add it
 // (packed_batch.h). In a corpus of speech the source side is frames of features, and there is no source vocabulary.
 //
-// Open() verifies sizes, the CRC-32C of every region, that every offset is inside its file, every token id inside its
+// Open() verifies sizes, the CRC-32C of every shard, that every offset is inside its file, every token id inside its
 // vocabulary, and every frame finite. sample() can then not read outside the mapping, whatever the file contains. The
 // processes of a host can share the verification (CorpusShare); each process itself checks everything that keeps
 // sample() inside the mapping.

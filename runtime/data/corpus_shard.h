@@ -73,7 +73,7 @@ class ShardBuilder {
 struct ShardLimits {
   int32_t source_vocabulary_size = 0;  // 0: samples have no source side
   int32_t target_vocabulary_size = 0;
-  int32_t corpora = 0;      // corpus ids are below this
+  int32_t corpora = 0;      // corpus ids are from 0 to corpora - 1
   int32_t frame_width = 0;  // > 0: sources are frames of this many values
 };
 

@@ -27,7 +27,7 @@ std::string DescribeFeatures(const InputKind& kind);
 // Compares the features of `given` with those that the model was trained on. Errors: InvalidArgument if they differ.
 // `name`: what `given` belongs to, for the message.
 absl::Status CheckFeatureKind(const InputKind& model, const InputKind& given, const std::string& name);
-// As above, for the positions of language tags; `given` is as InputKind::tags.
+// Compares the positions of language tags; `given` is as InputKind::tags. Errors and `name`: as CheckFeatureKind.
 absl::Status CheckTags(const InputKind& model, const std::string& given, const std::string& name);
 
 }  // namespace hadal

@@ -168,7 +168,7 @@ struct ValidationBatches {
 };
 
 // Packs the samples of ChooseValidationSamples in order; a batch has samples of one of the manifest's corpora. Errors:
-// as above; DataLoss also if a file is changed meanwhile.
+// as ChooseValidationSamples; DataLoss also if a file is changed meanwhile.
 absl::StatusOr<ValidationBatches> MakeValidationBatches(const Corpus& corpus, const BatchCapacity& capacity,
                                                         int64_t max_sentences);
 

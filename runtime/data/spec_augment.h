@@ -1,9 +1,9 @@
 // SpecAugment masks blocks of filters and of time in the features of an utterance, for training.
 //
 // For an utterance of n frames of width ν, with features normalised to mean 0 (masked values become 0):
-//   each of `frequency_masks`:  f from 0 … frequency_width, f0 from 0 … ν − f; filters [f0, f0 + f) of all frames
+//   each of `frequency_masks`:  f from 0 … min(frequency_width, ν), f0 from 0 … ν − f; filters [f0, f0 + f), all frames
 //   each of `time_masks`:       t from 0 … min(time_width, time_share · n), t0 from 0 … n − t; frames [t0, t0 + t)
-// f, f0, t, t0 are uniform, ends included; f and f0 are limited to ν. Time warping is left out (fairseq's default too).
+// f, f0, t, t0 are uniform whole numbers, ends included. Time warping is left out (fairseq's default too).
 // The paper's policies (F, mF, T, p, mT): LB 27, 1, 100, 1, 1; LD 27, 2, 100, 1, 2; SM 15, 2, 70, 0.2, 2;
 // SS 27, 2, 70, 0.2, 2. Its frequency numbers are for 80 filters.
 //

@@ -30,11 +30,11 @@ std::vector<std::string_view> SplitAtSpace(std::string_view text);
 // Removes the first character of `text` and returns its code point. REQUIRES: text is not empty.
 uint32_t TakeCharacter(std::string_view& text);
 
-// Whether more than half of the characters of `lines` (UTF-8) belong to such scripts, with more than five of them on
-// average between two spaces. False for text that has been segmented into words or characters.
+// Whether more than half of the characters of `lines` (UTF-8) belong to scripts without spaces between words, with more
+// than five characters on average between two spaces. False for text that has been segmented into words or characters.
 bool IsUnspaced(absl::Span<const std::string> lines);
 
-// The warnings about such references.
+// The warnings about references in such scripts.
 inline constexpr char kUnspacedBleu[] =
     "the references put no spaces between words (Chinese, Japanese, Thai …), so tokenizer 13a takes a sentence for one "
     "word, and this BLEU is near 0 or meaningless. Use the tokenizer zh or char: `hadal bleu --tokenize`, "

@@ -29,7 +29,7 @@ enum class VocabularyKind { kSentencePiece, kDictionary };
 
 // How Decode joins tokens.
 enum class PieceJoining {
-  kDefault,        // SentencePiece: as the model defines; dictionary: by the marks of its pieces, else with spaces
+  kDefault,        // SentencePiece: as the model defines; dictionary: kBpe or kSentencePiece by its marks, else kSpaces
   kSpaces,         // unchanged tokens, separated by spaces
   kBpe,            // undoes subword-nmt: removes "@@ "
   kSentencePiece,  // undoes "▁": joins tokens without spaces, then "▁" becomes a space

@@ -36,8 +36,8 @@ struct VocabularyTraining {
 absl::Status CheckVocabularyTraining(const VocabularyTraining& options);
 
 // Makes the vocabulary of `sentences`. Errors: those of CheckVocabularyTraining; InvalidArgument if `sentences` has no
-// text, or if size is larger than the text allows (the message has the largest possible) or smaller than its characters
-// need (with the smallest possible).
+// text, or if size is larger than the text allows (the message has the largest possible size) or smaller than its
+// characters need (the message has the smallest possible size).
 absl::StatusOr<Vocabulary> TrainVocabulary(const VocabularyTraining& options,
                                            const std::vector<std::string>& sentences);
 

@@ -31,7 +31,7 @@ struct WordErrors {
 
 // Arguments are UTF-8. Takes O(words of the hypothesis · words of the reference) time. Thread safety: any thread.
 WordErrors CountWordErrors(std::string_view hypothesis, std::string_view reference);
-// As above for characters. White space at the beginning and end of either text does not count.
+// As CountWordErrors, for characters. White space at the beginning and end of either text does not count.
 WordErrors CountCharacterErrors(std::string_view hypothesis, std::string_view reference);
 
 }  // namespace hadal
