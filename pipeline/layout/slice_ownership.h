@@ -7,7 +7,7 @@
 // Method: the E elements of a stage are dealt in rounds, starting with the last slice, because the last backward
 // completes the gradients of the last slices first. A round cuts at most R runs of consecutive slices. With `left`
 // elements not yet dealt, a run ends at the first slice with which it has
-//   min(B, max(left / 2R, min(B/8, left / R)))   elements,   B = BucketElements(E, R)
+//   min(B, max(left / (2R), min(B/8, left / R)))   elements,   B = BucketElements(E, R)
 // The longest run of a round goes to the replica with the fewest elements so far, and so on (ties: the first).
 // So the elements of two replicas differ by no more than the lengths of two runs of one round, usually less than a
 // slice.

@@ -1,7 +1,7 @@
 // Draws a schedule as text for `hadal schedule print`: one row per rank, one column per unit of time.
 //
-//   rank 0  F0 F1 .  .  B0 -- B1 --
-//   rank 1  .  F0 F1 B0 -- B1 -- .
+//   rank 0  F0 F1 .  .  B0 -- .  B1 --
+//   rank 1  .  F0 B0 -- F1 B1 -- .  .
 //
 // F3 is the forward of micro-batch 3, B3 its backward, I3 and W3 the backward's input and weight half, "--" a further
 // unit of time of the same, "." idle time. With several chunks a letter follows: F3b is micro-batch 3 on the rank's
@@ -21,7 +21,7 @@ namespace hadal {
 struct SchedulePrintOptions {
   // A backward takes this many units of time (a forward takes one); if it is in halves, the weight half takes one.
   int backward_units = 2;
-  int outstanding_sends = 1;
+  int outstanding_sends = 1;  // messages that a channel may have in flight, ≥ 1
   bool forward_only = false;
   int max_columns = 48;  // units of time shown, ≥ 2
   int max_ranks = 32;    // rows shown, ≥ 2

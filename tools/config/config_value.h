@@ -11,18 +11,18 @@ namespace hadal {
 
 using ConfigMessage = google::protobuf::Message;
 
-// Returns the value of a non-group field in text format: 512, 0.1, "1f1b", [3, 7], true. For an unset field, returns
-// its default.
+// Returns the value of a field that is not a message, in text format: 512, 0.1, "1f1b", [3, 7], true. For an unset
+// field, returns its default.
 std::string ValueText(const ConfigMessage& message, const FieldDescriptor& field);
 
-// Sets a non-group field from command-line text: words need no quotes; a list is "3,7" or "[3, 7]"; empty text clears
-// a list.
+// Sets a field that is not a message from command-line text: words need no quotes; a list is "3,7" or "[3, 7]"; empty
+// text clears a list.
 // Errors: InvalidArgument, "PATH: expected an integer in [1, 64], got \"x\"", for a wrong type; those of CheckValue for
 // a value that is not allowed.
 absl::Status SetFromText(absl::string_view path, const FieldDescriptor& field, absl::string_view text,
                          ConfigMessage& message);
 
-// Checks that a set field has a value that the schema allows; OK for groups and unset fields.
+// Checks that a set field has a value that the schema allows; OK for unset fields and for fields that are messages.
 // Errors: InvalidArgument, "PATH = VALUE is not allowed; it must be an integer in [1, 64]"; for words, with the nearest
 // one.
 absl::Status CheckValue(absl::string_view path, const ConfigMessage& message, const FieldDescriptor& field);
