@@ -441,6 +441,7 @@ void ForEachFurtherCase(cuda::KernelEmulator& emulator, const std::function<void
   VisitAttention<BFloat16>(lab, {.head_width = 64, .most_blocks = 1});
   VisitAttention<BFloat16>(lab, {.head_width = 64, .key_offsets = {0, 0, 33}});
   VisitAttention<float>(lab, {.head_width = 64, .turned = true});
+  VisitAttention<float>(lab, {.head_width = 64, .key_offsets = {0, 0, 33}, .turned = true});
   VisitCachedAttention<float>(lab, 64, /*length=*/200);
 }
 

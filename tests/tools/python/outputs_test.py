@@ -61,7 +61,8 @@ OUTPUTS = {
 }
 # Options whose descriptions speak of outputs, which name none. --trace writes into the run.
 NO_OUTPUTS = {("translate", "--prefix"), ("translate", "--input"), ("translate", "--direction"), ("bench step", "--dropout"), ("train", "--trace"),
-              ("bleu", "--input"), ("chrf", "--input"), ("wer", "--input"), ("evaluate", "--against")}
+              ("bleu", "--input"), ("chrf", "--input"), ("wer", "--input"), ("evaluate", "--against"),
+              ("plan", "--write-gb-per-second")}
 NAMES_OUTPUT = re.compile(r"\b[Ww]rit|\b[Oo]utput|^File of|^Folder for|^Directory (for|of)|where metrics", re.ASCII)
 
 
@@ -195,6 +196,9 @@ class Outputs(unittest.TestCase):
                 with open(lock, "w") as held:
                     fcntl.flock(held, fcntl.LOCK_EX)
                     self.refused(command, case, case.name, "a held")
+                lock.unlink()
+                if lock.parent.name.endswith(".partial"):
+                    lock.parent.rmdir()
 
     def test_what_is_free_is_written_and_a_commands_own_is_replaced(self):
         for command, case in self.cases(lambda case: case.files):
