@@ -128,7 +128,8 @@ struct AttentionCase {
   // Of sentences: two, of 70 and 33 tokens.
   std::vector<int32_t> query_offsets = {0, 70, 103}, key_offsets = {0, 70, 103};
   int32_t most_blocks = cuda::AttentionShape().most_blocks;
-  bool turned = false;  // rotary positions
+  bool turned = false;         // rotary positions
+  int64_t turned_columns = 0;  // of a head; 0: all
 };
 
 // q, k and v as a fused projection leaves them.
@@ -146,7 +147,10 @@ void VisitAttention(AccessLab& lab, const AttentionCase& of) {
                                            key_tiles = lab.Vector(tiles.of_keys);
   const auto query_tile_count = static_cast<int64_t>(tiles.of_queries.size());
   cuda::AttentionShape shape = {heads, head_width, /*causal=*/false, of.most_blocks};
-  if (of.turned) shape.rotary = cuda::DeviceRotaryOf({ConstMatrix(lab.Matrix<float>(rows, head_width))});
+  if (of.turned) {
+    const int64_t columns = of.turned_columns > 0 ? of.turned_columns : head_width;
+    shape.rotary = cuda::DeviceRotaryOf({ConstMatrix(lab.Matrix<float>(rows, columns))});
+  }
   const cuda::DeviceDropout dropout = cuda::DeviceDropoutOf(lab.Dropout());
   const DeviceMatrix<T> output = lab.Matrix<T>(rows, kWidth);
   const DeviceMatrix<float> log_sum_exp = lab.Matrix<float>(heads, rows),
@@ -416,6 +420,7 @@ void ForEachKernel(cuda::KernelEmulator& emulator, const std::function<void(cons
   VisitResidualNorm<float, float>(lab);
   for (const int32_t head_width : {64, 128}) VisitAttention<BFloat16>(lab, {head_width});
   VisitAttention<BFloat16>(lab, {.head_width = 64, .turned = true});
+  VisitAttention<float>(lab, {.head_width = 64, .turned = true});
   for (const int32_t head_width : {64, 128}) VisitAttention<float>(lab, {head_width});
   VisitEnds<BFloat16>(lab);
   VisitEnds<float>(lab);
@@ -437,7 +442,8 @@ void ForEachFurtherCase(cuda::KernelEmulator& emulator, const std::function<void
   VisitLearnedGains(lab);
   VisitAttention<BFloat16>(lab, {.head_width = 64, .most_blocks = 1});
   VisitAttention<BFloat16>(lab, {.head_width = 64, .key_offsets = {0, 0, 33}});
-  VisitAttention<float>(lab, {.head_width = 64, .turned = true});
+  // Queries without a key, and pairs of columns of two threads.
+  VisitAttention<float>(lab, {.head_width = 64, .key_offsets = {0, 0, 33}, .turned = true, .turned_columns = 24});
   VisitCachedAttention<float>(lab, 64, /*length=*/200);
 }
 
