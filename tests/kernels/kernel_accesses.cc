@@ -128,7 +128,8 @@ struct AttentionCase {
   // Of sentences: two, of 70 and 33 tokens.
   std::vector<int32_t> query_offsets = {0, 70, 103}, key_offsets = {0, 70, 103};
   int32_t most_blocks = cuda::AttentionShape().most_blocks;
-  bool turned = false;  // rotary positions
+  bool turned = false;         // rotary positions
+  int64_t turned_columns = 0;  // of a head; 0: all
 };
 
 // q, k and v as a fused projection leaves them.
@@ -146,8 +147,9 @@ void VisitAttention(AccessLab& lab, const AttentionCase& of) {
                                            key_tiles = lab.Vector(tiles.of_keys);
   const auto query_tile_count = static_cast<int64_t>(tiles.of_queries.size());
   cuda::AttentionShape shape = {heads, head_width, /*causal=*/false, of.most_blocks};
-  if (of.turned) {  // so few columns that pairs of them are in several threads
-    shape.rotary = cuda::DeviceRotaryOf({ConstMatrix(lab.Matrix<float>(rows, head_width / 4))});
+  if (of.turned) {
+    const int64_t columns = of.turned_columns > 0 ? of.turned_columns : head_width;
+    shape.rotary = cuda::DeviceRotaryOf({ConstMatrix(lab.Matrix<float>(rows, columns))});
   }
   const cuda::DeviceDropout dropout = cuda::DeviceDropoutOf(lab.Dropout());
   const DeviceMatrix<T> output = lab.Matrix<T>(rows, kWidth);
@@ -273,7 +275,7 @@ void VisitOptimizer(AccessLab& lab) {
   const VectorOf<float> a = lab.Zeros<float>(kSize), b = lab.Zeros<float>(kSize);
   AdamArgs step = {.parameter = a, .gradient = b, .rounded = lab.Zeros<BFloat16>(kSize)};
   step.first_moment = lab.Zeros<float>(kSize), step.second_moment = lab.Zeros<float>(kSize);
-  const DevicePointer<AdamScalars> scalars = lab.Vector<AdamScalars>({{}});
+  const DevicePointer<cuda::AdamScalars> scalars = lab.Vector<cuda::AdamScalars>({{}});
   const DevicePointer<int32_t> non_finite = lab.Zeros<int32_t>(1);
   lab.Visit("8192", {"AdamKernel"}, [&](StreamHandle stream) { cuda::AdamStep(stream, step, scalars, non_finite); });
   lab.Visit("8192", {"AddKernel"}, [&](StreamHandle stream) { cuda::Add(stream, {.sum = a, .values = b}); });
@@ -440,8 +442,8 @@ void ForEachFurtherCase(cuda::KernelEmulator& emulator, const std::function<void
   VisitLearnedGains(lab);
   VisitAttention<BFloat16>(lab, {.head_width = 64, .most_blocks = 1});
   VisitAttention<BFloat16>(lab, {.head_width = 64, .key_offsets = {0, 0, 33}});
-  VisitAttention<float>(lab, {.head_width = 64, .turned = true});
-  VisitAttention<float>(lab, {.head_width = 64, .key_offsets = {0, 0, 33}, .turned = true});
+  // Queries without a key, and pairs of columns of two threads.
+  VisitAttention<float>(lab, {.head_width = 64, .key_offsets = {0, 0, 33}, .turned = true, .turned_columns = 24});
   VisitCachedAttention<float>(lab, 64, /*length=*/200);
 }
 
