@@ -275,7 +275,7 @@ void VisitOptimizer(AccessLab& lab) {
   const VectorOf<float> a = lab.Zeros<float>(kSize), b = lab.Zeros<float>(kSize);
   AdamArgs step = {.parameter = a, .gradient = b, .rounded = lab.Zeros<BFloat16>(kSize)};
   step.first_moment = lab.Zeros<float>(kSize), step.second_moment = lab.Zeros<float>(kSize);
-  const DevicePointer<cuda::AdamScalars> scalars = lab.Vector<cuda::AdamScalars>({{}});
+  const DevicePointer<AdamScalars> scalars = lab.Vector<AdamScalars>({{}});
   const DevicePointer<int32_t> non_finite = lab.Zeros<int32_t>(1);
   lab.Visit("8192", {"AdamKernel"}, [&](StreamHandle stream) { cuda::AdamStep(stream, step, scalars, non_finite); });
   lab.Visit("8192", {"AddKernel"}, [&](StreamHandle stream) { cuda::Add(stream, {.sum = a, .values = b}); });
