@@ -28,8 +28,9 @@ class DeferredSignals {
   void EndInChild() const;
 
  private:
-  sigset_t signals_;  // those that are deferred
-  sigset_t before_;   // this thread's mask
+  sigset_t signals_;          // those that are deferred
+  sigset_t before_;           // this thread's mask
+  mutable int received_ = 0;  // by WaitFor
 };
 
 }  // namespace hadal

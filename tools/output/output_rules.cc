@@ -33,7 +33,7 @@ bool IsCheckpoint(const std::string& directory) {
 }
 
 absl::Status Foreign(const std::string& path, const OutputRules& rules) {
-  return absl::AlreadyExistsError(absl::StrCat(path, " exists already; ", rules.remedy));
+  return absl::AlreadyExistsError(absl::StrCat(path, " already exists; ", rules.remedy));
 }
 
 absl::Status CheckNoLink(const std::string& path) {

@@ -101,7 +101,7 @@ absl::StatusOr<FileDescriptor> Lock(const std::string& folder, const std::string
 
 absl::Status RenameNew(const std::string& from, const std::string& to) {
   if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return absl::OkStatus();
-  if (errno == EEXIST) return absl::AlreadyExistsError(absl::StrCat(to, " exists already; choose another --out"));
+  if (errno == EEXIST) return absl::AlreadyExistsError(absl::StrCat(to, " already exists; choose another --out"));
   if (errno != EINVAL && errno != ENOSYS) return ErrnoStatus(errno, "create", to);
   return RenamePath(from, to);  // a file system without RENAME_NOREPLACE
 }
@@ -127,7 +127,7 @@ absl::StatusOr<StagedOutput> StagedOutput::Begin(const std::string& target) {
   const std::string folder = JoinPath(DirectoryName(target), BaseName(target) + ".partial");
   const absl::StatusOr<std::vector<std::string>> before = ListDirectory(folder);
   if (before.ok() && !before->empty() && !PathExists(JoinPath(folder, kLockName))) {
-    return absl::AlreadyExistsError(absl::StrCat(folder, " exists already; remove it, or choose another --out"));
+    return absl::AlreadyExistsError(absl::StrCat(folder, " already exists; remove it, or choose another --out"));
   }
   HADAL_ASSIGN_OR_RETURN(FileDescriptor lock, Lock(folder, target));
   StagedOutput output(std::move(lock), folder);

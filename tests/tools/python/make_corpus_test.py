@@ -69,7 +69,7 @@ class Files(unittest.TestCase):
     def test_existing_files_are_kept_without_overwrite(self):
         corpus.make_corpus(self.folder, {"train": 5})
         before = self.lines("train.en")
-        with self.assertRaisesRegex(Refusal, "train.de exists already.*--overwrite"):
+        with self.assertRaisesRegex(Refusal, "train.de already exists.*--overwrite"):
             corpus.make_corpus(self.folder, {"test": 5, "train": 5}, seed=2)
         self.assertEqual(self.lines("train.en"), before)
         self.assertEqual(sorted(os.listdir(self.folder)), ["train.de", "train.en"])

@@ -70,10 +70,11 @@ class ChildTest(unittest.TestCase):
                             "masked = signal.pthread_sigmask(signal.SIG_BLOCK, ends)\nwith open('alive', 'w') as pipe:\n"
                             "    print('begun', masked & ends, file=pipe, flush=True)\n    pipe.write(signal.sigwait(ends).name)\n")
         hadal = subprocess.Popen([HADAL, "checkpoint", "import", "model", "-o", "made"], cwd=self.folder, env=self.environment(child))
+        self.addCleanup(hadal.kill)
         pipe = open(self.path("alive"), encoding="ascii")
         self.addCleanup(pipe.close)
         self.assertEqual(pipe.readline(), "begun set()\n")
-        self.assertTrue([name for name in os.listdir(self.folder) if name.startswith("made.tmp.")])
+        self.assertTrue([name for name in os.listdir(self.folder) if name.startswith("made.partial")])
         return hadal, pipe
 
     def test_a_signal_ends_both_and_leaves_nothing(self):

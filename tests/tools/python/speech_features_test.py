@@ -155,7 +155,7 @@ class SpeechFeatures(unittest.TestCase):
             pathlib.Path(self.path(name)).write_text("mine")
             status, printed = self.run_without_overwrite()
             self.assertEqual((status, pathlib.Path(self.path(name)).read_text()), (1, "mine"))
-            self.assertIn(f"{name} exists already", printed)
+            self.assertIn(f"{name} already exists", printed)
             os.remove(self.path(name))
         os.symlink(self.path("mine"), self.path("f.txt"))
         self.assertIn("f.txt: it is a symbolic link", self.run_without_overwrite()[1])

@@ -57,7 +57,7 @@ def check_outputs(paths: "Sequence[str]", inputs: "Sequence[str]" = (), own: boo
             if os.path.samefile(path, each):
                 raise Refusal(f"writing {path} would replace {each}, which is an input; choose another --out")
         if not own and os.path.getsize(path):
-            raise Refusal(f"{path} exists already; {remedy}")
+            raise Refusal(f"{path} already exists; {remedy}")
 
 
 def write_whole(path: str, text: str) -> None:
@@ -145,7 +145,7 @@ class Staged:
 
     def __enter__(self) -> "Staged":
         if os.path.isdir(self._folder) and os.listdir(self._folder) and not os.path.exists(os.path.join(self._folder, LOCK)):
-            raise Refusal(f"{self._folder} exists already; remove it, or choose another --out")
+            raise Refusal(f"{self._folder} already exists; remove it, or choose another --out")
         self._lock.__enter__()
         return self
 
