@@ -91,7 +91,8 @@ constexpr char kEveryField[] = R"(
             dropout: 0.2 attention_dropout: 0.3 activation_dropout: 0.4 label_smoothing: 0.05
             adaptive_cutoffs: [9, 17] adaptive_factor: 3 adaptive_dropout: 0.15
             frame_width: 40 front_end_channels: 128 base_width: 24
-            block { norm: "rms" norm_epsilon: 1e-6 norm_shift: false activation: "gelu" gated: true biases: "qkv" }
+            block { norm: "rms" norm_epsilon: 1e-6 norm_shift: false activation: "gelu" gated: true biases: "qkv"
+                    positions: "rotary" rotary_theta: 500 rotary_share: 0.5 kv_heads: 2 head_width: 16 scale_embedding: false }
             residual { method: "branchnorm" growth_updates: 123 } }
     data { train: "t" validation: "v" max_left_out: 0.25 sampling_temperature: [1, 5]
            spec_augment { frequency_masks: 1 frequency_width: 13 time_masks: 3 time_width: 55 time_share: 0.5 } }
@@ -182,7 +183,13 @@ TEST(RunOptionsFields, EveryOtherFieldArrives) {
                                       .norm_shift = false,
                                       .activation = Activation::kGelu,
                                       .gated = true,
-                                      .biases = Biases::kQkv}));
+                                      .biases = Biases::kQkv,
+                                      .positions = Positions::kRotary,
+                                      .rotary_theta = 500,
+                                      .rotary_share = 0.5,
+                                      .kv_heads = 2,
+                                      .head_width = 16,
+                                      .scale_embedding = false}));
   EXPECT_EQ(train.rate.schedule, RateSchedule::kPolynomial);
   EXPECT_EQ(train.rate.decay_updates, 500);
   EXPECT_EQ(train.rate.decay_shape, DecayShape::kCosine);
