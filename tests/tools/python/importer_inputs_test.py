@@ -19,6 +19,7 @@ from hadal_torch import Refusal
 from hadal_torch import __main__ as program
 from hadal_torch.fairseq import write_fairseq
 from hadal_torch.huggingface import write_huggingface
+from hadal_torch.inputs import parse_json, read_bytes
 from hadal_torch.plain import write_plain
 from hadal_torch.tensors import read_safetensors, write_safetensors
 from hadal_torch.tokenizer import SPECIAL
@@ -188,6 +189,15 @@ class ReadersTest(unittest.TestCase):
                         self.assertTrue(name in printed or kind == "count", printed)
                         self.assertEqual(os.listdir(os.path.dirname(self.folder)), ["m"])
                         self.assertLess(memory - start, MOST_MEMORY)
+
+
+class InputsTest(unittest.TestCase):
+    def test_what_no_reader_accepts(self):
+        with self.assertRaisesRegex(Refusal, "more than 8 bytes"):
+            read_bytes("/proc/self/status", 8)  # its size is said to be 0
+        for text, reason in ((b"[]", "no JSON object"), (b'{"a": 1, "a": 1}', "a key occurs twice")):
+            with self.assertRaisesRegex(Refusal, reason):
+                parse_json("x", text)
 
 
 class SafetensorsTest(unittest.TestCase):

@@ -3,6 +3,7 @@ this Python with hadal_torch."""
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -42,7 +43,7 @@ class ChildTest(unittest.TestCase):
         self.assertEqual(done.returncode, code, done)
         self.assertRegex(done.stderr, rf"\Ahadal checkpoint (im|ex)port: [^\n]*{pattern}[^\n]*\n\Z")
         self.assertNotIn(".tmp.", done.stderr)
-        self.assertFalse([name for name in os.listdir(self.folder) if ".tmp." in name])
+        self.assertFalse([name for name in os.listdir(self.folder) if ".tmp." in name or ".partial" in name])
 
     def script(self, text, interpreter=sys.executable):
         path = self.path("python")
@@ -63,12 +64,20 @@ class ChildTest(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertFalse(os.path.exists(self.path("executed")))
 
-    def started(self):
-        """`hadal checkpoint import` with a child that writes the signal that ends it into a pipe, and the pipe."""
+    def test_what_a_child_inherits(self):
+        child = self.script("import os, signal\nprint(os.environ['HADAL'], signal.getsignal(signal.SIGHUP).name, os.environ['PYTHONPATH'])\n")
+        environment = {**self.environment(child), "HADAL": "another", "PYTHONPATH": ":/first::/second"}
+        words = ["nohup", HADAL, "checkpoint", "import", "model", "-o", "made"]
+        printed = subprocess.run(words, cwd=self.folder, env=environment, stdout=subprocess.PIPE, text=True, check=False).stdout
+        self.assertRegex(printed, rf"^{re.escape(os.path.realpath(HADAL))} SIG_IGN [^ ]+[^:]:/first:/second\n")
+
+    def started(self, signals=1):
+        """`hadal checkpoint import` with a child that writes so many signals into a pipe and ends, and the pipe."""
         os.mkfifo(self.path("alive"))
         child = self.script("import signal\nends = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}\n"
                             "masked = signal.pthread_sigmask(signal.SIG_BLOCK, ends)\nwith open('alive', 'w') as pipe:\n"
-                            "    print('begun', masked & ends, file=pipe, flush=True)\n    pipe.write(signal.sigwait(ends).name)\n")
+                            "    print('begun', masked & ends, file=pipe, flush=True)\n"
+                            f"    for _ in range({signals}):\n        print(signal.sigwait(ends).name, file=pipe, flush=True)\n")
         hadal = subprocess.Popen([HADAL, "checkpoint", "import", "model", "-o", "made"], cwd=self.folder, env=self.environment(child))
         self.addCleanup(hadal.kill)
         pipe = open(self.path("alive"), encoding="ascii")
@@ -82,15 +91,23 @@ class ChildTest(unittest.TestCase):
             with self.subTest(number):
                 hadal, pipe = self.started()
                 hadal.send_signal(number)
-                self.assertEqual(pipe.read(), number.name)
+                self.assertEqual(pipe.read(), number.name + "\n")
                 self.assertEqual(hadal.wait(), -number)
                 self.assertFalse([name for name in os.listdir(self.folder) if name.startswith("made")])
                 os.remove(self.path("alive"))
 
+    def test_a_second_interrupt_kills_the_child(self):
+        hadal, pipe = self.started(signals=2)
+        hadal.send_signal(signal.SIGINT)
+        self.assertEqual(pipe.readline(), "SIGINT\n")
+        hadal.send_signal(signal.SIGINT)
+        self.assertEqual(pipe.read(), "")
+        self.assertEqual(hadal.wait(), -signal.SIGINT)
+
     def test_a_child_whose_parent_is_killed_is_ended(self):
         hadal, pipe = self.started()
         hadal.kill()
-        self.assertEqual(pipe.read(), "SIGTERM")
+        self.assertEqual(pipe.read(), "SIGTERM\n")
         hadal.wait()
 
     def test_python_removes_its_temporary_names(self):
@@ -109,7 +126,7 @@ class ChildTest(unittest.TestCase):
                                      program=(sys.executable, "-m", "hadal_torch")), 2, "made already exists")
         late = self.script("import os, shutil, sys\nos.makedirs('late/x')\nfor name in ('m.safetensors', 'm.json', 'vocabulary.txt'):\n"
                            "    shutil.copy(name, os.path.join(os.path.dirname(sys.argv[-1]), name.replace('m.', 'model.')))\n")
-        self.assert_refused(self.ran("checkpoint", "import", "model", "-o", "late", python=late), 2, "late already exists")
+        self.assert_refused(self.ran("checkpoint", "import", "model", "-o", "late", python=late), 2, "late exists already")
 
     def test_errors_are_one_line_with_the_exit_codes_of_hadal(self):
         self.assert_refused(self.ran("checkpoint", "import", "model", "-o", "made", "--dictionary", "x"), 2, "--dictionary is for")
