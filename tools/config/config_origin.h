@@ -41,8 +41,8 @@ struct FieldAtPosition {
 FieldAtPosition FieldAt(absl::string_view text, TextPosition position);
 
 // Returns `error` with one line for each field that its message names, in that order: where it was last set
-// (FILE:LINE:COLUMN, counted from 1, or --set), or that it was not set. Returns OK, and errors that name no field, unchanged. Reads the
-// files again.
+// (FILE:LINE:COLUMN, counted from 1, or --set), or that it was not set. Returns OK, and errors that name no field,
+// unchanged. Reads the files again.
 // REQUIRES: LoadConfig(files, overrides) was OK. Thread safety: pure, except for reading files.
 absl::Status WithOrigins(const absl::Status& error, const std::vector<std::string>& files,
                          const std::vector<std::string>& overrides);
