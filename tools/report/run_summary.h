@@ -7,7 +7,7 @@
 //   compute            forward + recompute + backward, as measured, without core wait. With CompareWithCosts:
 //                      the costs' prediction + slower
 //   slower             compute that exceeds the prediction of a profile or a machine's costs; negative if it was faster
-//   optimizer          the update, without core wait
+//   optimizer          clearing gradients and the update, without core wait
 //   checkpoint         just before the update: copying what a checkpoint that is being written has not read yet, and
 //                      waiting for its reads. What checkpoints take between steps is in outside_seconds
 //   core wait          time in compute and optimizer without a CPU core, because other processes or ranks used it
