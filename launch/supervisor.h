@@ -1,11 +1,17 @@
 // Runs a job (mpirun … hadal train …, or a script that does) and restarts it after a crash.
 //
-//   INT, TERM, HUP or USR1            the job saves and exits 85; a second INT: TERM to it; a third: KILL
-//   the job exits 0 1 2 3 4 85        returns that code
-//   a crash: 5, 6, ≥ 128, or ranks    restarts the job: at once if it has saved a newer checkpoint, else after a wait
-//   that began and report no end      that doubles from crash to crash; after `tries` of them in a row returns 5 or 6
+//   INT, TERM, HUP or USR1              the job saves and exits 85; a second INT: TERM to it; a third: KILL. While no
+//                                       job runs: returns 85
+//   the job exits 85, or a rank         returns 85
+//   reports 85
+//   a crash: the job exits 5, 6, 7 to   restarts the job: at once if it has saved a newer checkpoint, else after a wait
+//   30 or ≥ 128; or rank 0 began, and   that doubles from crash to crash. After `tries` of them in a row, or after a
+//   no rank reports an end              signal that asks the job to end, returns 5 if the job exited 5, else 6
+//   the job exits otherwise: 0 to 4,    returns that code
+//   31 to 127
 //
-// launch/supervisor_state.h has the whole table of states and events.
+// MPICH's mpirun returns 7 to 30 if that signal ended a rank. If the job exits 0 or 1, the least other code that a rank
+// reports replaces it (EndCode). launch/supervisor_state.h has the whole table of states and events.
 // A newer checkpoint is one beyond the furthest step saved so far under this supervisor. Rank 0 reports its run
 // directory and its checkpoints (job_report.h), also from within a job script. If rank 0 is on another host, where the
 // report's file does not exist, checkpoints/latest of the command's --run-dir counts.

@@ -1,4 +1,5 @@
-// Returns the learning rate of an update, as in fairseq. Pure functions.
+// LearningRate returns the learning rate of an update. inverse_sqrt and polynomial are fairseq's; the lines of the
+// others name their sources, if any. Pure function.
 //
 // Update k is counted from 1, and t = k − 1 is the number of updates before it. Of RateOptions, W is warmup_updates
 // (while t < W, the rate grows linearly), `init` is warmup_initial_rate, `end` is end_rate, and D is decay_updates;

@@ -8,7 +8,7 @@
 // checkpoint. Several groups (lanes) are in progress at once, so that a stage has work while another stage computes a
 // group's step.
 // Numerics: a sentence's hypotheses and scores have the same bits whatever is translated beside it, for every number of
-// ranks, lanes, threads and sentences per group (on AVX-512; below it the encoder has the limits of kernels/linear.h).
+// ranks, lanes, threads and sentences per group, on the CPU with every instruction set (kernels/cpu/product.h).
 // On a GPU, cuBLASLt chooses the order of addition by a product's shape; therefore every group and step is padded to
 // the capacity. There the same holds for one set of options (beam, longest source, most sentences per group), as long
 // as the chosen algorithm treats all rows of a product alike. Log-probabilities agree with an evaluation of the same
@@ -59,9 +59,9 @@ class Decoder {
 
   // Translates `sources` (token ids without </s>, the same on every rank). Every rank returns the results, in the same
   // order. `update`: number of updates applied to the weights, which selects the branch gain (BranchNorm); at least 1
-  // is used. `starts`: the start of each output; empty: no forced tokens, and number s for source s. A language model's
-  // sources are empty. For a speech model, `utterances` has the frames of each utterance, and `sources` as many empty
-  // entries; its limit is longest_utterance_rows().
+  // is used. `starts`: the start of each output; empty: no forced tokens, and OutputStart::number, by which sampling
+  // draws, is s for sources[s]. A language model's sources are empty. For a speech model, `utterances` has the frames
+  // of each utterance, and `sources` as many empty entries; its limit is longest_utterance_rows().
   // Errors: InvalidArgument naming the first source that is empty or longer than its limit; those of
   // Communicator::Wait.
   // REQUIRES: forced tokens only with DecoderOptions::prefixes, and no more than longest_output_tokens().

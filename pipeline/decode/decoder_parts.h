@@ -38,7 +38,7 @@ struct DecoderParts {
   DecodeBuffers buffers;
   DecodeLinks links;
   std::vector<std::unique_ptr<DecoderChunk>> chunks;
-  std::optional<DecodeBlocks> blocks;  // on a device
+  std::optional<DecodeBlocks> blocks;  // the index tables in device memory; absent on the CPU
 };
 
 }  // namespace hadal

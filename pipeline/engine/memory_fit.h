@@ -36,9 +36,11 @@ int64_t DriverBytes(const ModelPlan& plan, const PipelineLayout& pipeline);
 // Returns MakePipelineLayout's layout for world rank `rank` of `ranks`, if each rank's LimitedBytes are at most
 // resources.memory_limit_bytes (0: no limit). If options.recompute_auto is set, recompute_every is 0 if that fits, else
 // the one of SegmentLengths with which the fullest rank needs the fewest bytes. Apart from `replica` the result is the
-// same on every rank. Errors: ResourceExhausted, naming the fullest rank, its bytes, the limit and the recompute_every
-// that needs the fewest bytes, and for a model that combines layers the largest depth that fits; InvalidArgument for
-// recompute_auto without a limit; those of MakePipelineLayout.
+// same on every rank.
+// Errors: ResourceExhausted, naming the fullest rank, its bytes, the limit and the recompute_every that needs the
+// fewest bytes; if that does not fit either, and layers of the model read a combination of the outputs of all layers
+// before them (ModelPlan::Combines), also the largest depth that fits with an even split. InvalidArgument for
+// recompute_auto without a limit. Those of MakePipelineLayout.
 absl::StatusOr<PipelineLayout> MakeFittingLayout(const ModelPlan& plan, const BatchOptions& batch,
                                                  const PipelineOptions& options, int ranks, int rank,
                                                  const RankResources& resources, const Stream& stream);

@@ -4,12 +4,14 @@
 // A lane is a group of sentences in progress; with as many lanes as ranks, every stage has work. Each lane has a pool
 // of cache rows. A cache row is the key and value [k | v] of one position in every decoder layer: of a position in the
 // encoder's output of a sentence, or in a hypothesis. Hypotheses share the rows of a common prefix, and the rows of
-// dropped hypotheses are reused; so a typical sentence of 25 tokens takes about 75 rows, though up to
-// beam · (longest + 1) could be needed. A pool is large enough for one sentence at its longest; more sentences run as
-// long as they fit (decode_group.h puts back those that do not).
+// dropped hypotheses are reused; so a typical sentence of 25 tokens takes about 75 rows, though its source rows and
+// beam · longest_path could be needed: longest_path is the number of tokens of the longest translation, and 1 for the
+// leading </s>. A pool is large enough for one sentence at its longest; more sentences run as long as they fit
+// (decode_group.h puts back those that do not).
 //   bytes a rank = lanes · cache_rows · 2 · (heads of keys · their width) · (4, or 2 in bf16) · (decoder layers there)
-// The capacity is the same on every rank. Rows and source rows depend on the options and the model alone, so that a
-// device's products have the same shapes for every number of ranks.
+// The capacity is the same on every rank. DecodeCapacity::rows (of a step) and source_rows (of a group's encoding)
+// depend on the options and the model alone, so that a device's products have the same shapes for every number of
+// ranks.
 #pragma once
 
 #include "absl/status/statusor.h"

@@ -1,12 +1,13 @@
 // Rounds a micro-batch's rows up to one of a few sizes, for a device.
 // Why: what a device launches for a micro-batch depends on its number of rows. With few sizes, one recorded graph
 // serves many micro-batches (graph_cache.h), and a matrix product's plan serves many layers.
-// A size is a multiple of an eighth of the capacity (rounded up to 8 rows), or of bucket_rows if that is more, and at
-// most the capacity. Micro-batches are packed until one side (source or target) is nearly full: that side takes one of
-// the last two sizes, the other any of eight, so some sixteen pairs of sizes occur. Padding costs at most an eighth of
-// a side, a sixteenth on average. bucket_rows is 128 by default, because products of fewer rows do not fill a GPU. The
-// size depends on the batch and the config alone, so it is the same in every layout. Padding rows (packed_batch.h) have
-// zero gradients, so they change no sum.
+// Sizes are the multiples of a step below the capacity, and the capacity. The step is an eighth of the capacity,
+// rounded up to a multiple of 8 rows, but at least bucket_rows; so there are at most eight sizes. A micro-batch is
+// packed until one side (source or target) is nearly full. That side usually takes one of the two largest sizes, and
+// the other side any: 16 pairs of sizes if it is always the same side, at most 28 if either. Padding adds less than a
+// step to a side, about half a step on average. bucket_rows is 128 by default, because products of fewer rows do not
+// fill a GPU. The size depends on the batch and the config alone, so it is the same in every layout. Padding rows
+// (packed_batch.h) have zero gradients, so they change no sum.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// Assigns every slice of a stage's parameters to an owner among the stage's R replicas, balanced by elements. With
-// sharding the owner stores the slice's optimizer state; it also sums its gradients and saves it.
+// Assigns every slice of a stage's parameters to an owner among the stage's R replicas, balanced by elements. With and
+// without sharding, the owner sums the slice's gradients over the replicas, and saves its weights and moments in
+// checkpoints. With sharding, the owner alone stores the moments and updates the slice.
 //
 // It also assigns the slices to rounds: in each round, the replicas exchange the gradients of about one bucket for each
 // owner (exchange/replica_reduction.h).
@@ -9,8 +10,8 @@
 // elements not yet dealt, a run ends at the first slice with which it has
 //   min(B, max(left / (2R), min(B/8, left / R)))   elements,   B = BucketElements(E, R)
 // The longest run of a round goes to the replica with the fewest elements so far, and so on (ties: the first).
-// So the elements of two replicas differ by no more than the lengths of two runs of one round, usually less than a
-// slice.
+// So the elements of two replicas differ at most as much as the lengths of two runs of one round; a replica without a
+// run in the last round of a group counts as length 0. That is usually less than a slice.
 // Three groups of parameters are dealt separately, in this order: those that products read in bf16, because they are
 // neighbours in memory; all that are in neither of the other two groups; tables that are used in several places, whose
 // gradients are complete last.

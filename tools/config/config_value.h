@@ -23,8 +23,8 @@ absl::Status SetFromText(absl::string_view path, const FieldDescriptor& field, a
                          ConfigMessage& message);
 
 // Checks that a set field has a value that the schema allows; OK for unset fields and for fields that are messages.
-// Errors: InvalidArgument, "PATH = VALUE is not allowed; it must be an integer in [1, 64]"; for words, with the nearest
-// one.
+// Errors: InvalidArgument, "PATH = VALUE is not allowed; it must be an integer in [1, 64]". If the field allows certain
+// words and one of them is similar to the value (NearestName), the message continues: "; did you mean \"WORD\"?"
 absl::Status CheckValue(absl::string_view path, const ConfigMessage& message, const FieldDescriptor& field);
 
 }  // namespace hadal

@@ -1,12 +1,17 @@
 // LayoutBounds gives lower bounds of the time of a layout's step, without its schedule: the search tries layouts in
 // their order (layout_search.h).
 //
-//   Share   the devices' share of the work, M/R · C / S, at least the way of one micro-batch through the depth
-//           (without its weight halves where the backward is split)
-//   Cut     max over stages s of   m · c_s + Σ_{t<s} (first chunk of t + 2 messages and the launches after them)
+// A layout has S stages and R replicas; its step has M micro-batches, of which a replica has at most m = ⌈M/R⌉. C is
+// the time of one micro-batch in all sublayers (forward, recompute and backward), c_s that in the chunks of stage s,
+// but at least the host's time for the launches of their forwards and backwards.
+//   Share   max(m · C / S, C): a device's share of the work, and the way of one micro-batch through the depth (the
+//           second C is without the weight halves where the backward is split)
+//   Cut     max over stages s of   m · c_s + Σ_{t<s} (time of t's first chunk + 2 messages + the host's time for the
+//           launches of a forward and a backward)
 //           because the first micro-batch passes the earlier stages before s starts, and the last one returns through
-//           their first chunks (unless the backward is split); plus the update or the gathering of weights for
-//           stages of equal size. c_s is at least the host's time for the launches of its forwards and backwards
+//           their first chunks. Where the backward is split, only the first chunk's forward, one message and half of
+//           the launches count. Plus the tail for stages of equal size: the update and the gathering of weights, which
+//           may overlap
 // Threads: one object per thread (it caches).
 #pragma once
 
@@ -46,7 +51,7 @@ class LayoutMemory {
 
   // The most that a rank of this plan may take.
   int64_t Room(const PipelineLayout& pipeline) const;
-  // The stage of the layout's own replica that takes the most, or the first that takes more than `enough`.
+  // Of the stages of replica pipeline.replica, the one that takes the most, or the first that takes more than `enough`.
   FullestStage Fullest(const PipelineLayout& pipeline, int64_t enough = std::numeric_limits<int64_t>::max()) const;
   // Sets pipeline.recompute_every to the segment length with which the fullest stage of its replica takes the fewest
   // bytes, and returns that stage. If with every length a stage takes more than `enough`, returns such a stage.
@@ -67,12 +72,12 @@ class LayoutBounds {
   LayoutBounds(const ModelPlan& model, const BatchOptions& batch, const LayoutMachine& machine)
       : model_(model), batch_(batch), machine_(machine) {}
 
-  // Infinity if there are no costs for such micro-batches.
-  // Errors: the costs', if they have none for the config's micro-batches.
+  // Infinity if the costs have none for the layout's micro-batches, but the layout's number of micro-batches is not the
+  // config's (so that their sizes differ). Errors: NotFound if it is the config's; other errors of the costs.
   absl::StatusOr<double> Share(const LayoutPrediction& layout);
   // `borders`: of the layout's pieces.  REQUIRES: Share of the layout is finite.
   double Cut(const LayoutPrediction& layout, const std::vector<int32_t>& borders) const;
-  // The least time with all devices busy, over all layouts for which Share was called.
+  // M · C / (S · R), the step's time with all devices always busy: the least of the layouts for which Share was called.
   double roofline_seconds() const { return roofline_seconds_; }
 
  private:

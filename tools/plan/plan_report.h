@@ -46,7 +46,7 @@ struct ChunkReport {
   double cost_share = 0;                             // of the model's multiply-adds
   double forward_seconds = 0, backward_seconds = 0;  // of one micro-batch; recomputation counts as backward
   double weight_seconds = 0;                         // the weight half's part of the backward
-  int32_t live_micro_batches = 0;
+  int32_t live_micro_batches = 0;                    // the most that are in memory at once
   // Bytes sent to the next chunk for one micro-batch, and of their gradients sent back. They differ where the two are
   // stored in different types (layers/border.h).
   int64_t border_bytes = 0, gradient_bytes = 0;
@@ -72,16 +72,19 @@ struct PlanReport {
   int64_t FullestBytes() const;
 };
 
-// The model as ranks of this kind of device train it, and what they have to exchange messages.
+// Returns the model with the types in which this kind of device stores numbers.
 ModelPlan PlannedModel(const TrainOptions& options, DeviceKind device);
+// Returns the resources of `ranks` ranks on this kind of device: whether messages are in device memory and take time,
+// and the memory limit of `options`.
 RankResources PlannedResources(const PipelineOptions& options, int ranks, DeviceKind device);
 
-// `stream` may be Stream::ForLayouts. Errors: those of MakeFittingLayout (ResourceExhausted, with the nearest settings
-// that fit).
+// Returns the report of a run, with times from a rate: none if it is unknown. `stream` may be Stream::ForLayouts.
+// Errors: those of MakeFittingLayout (ResourceExhausted, with the nearest settings).
 absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks, const Stream& stream,
                                           const MachineRate& rate);
-// As above, with costs instead of a rate; `rate` is then taken from them. `devices_per_node`: ranks fill nodes of this
-// size; 0: all are on one node.
+// Returns such a report with the times that PredictLayout derives from `costs`, and with `prediction`. The report's
+// rate is the costs' peak. `devices_per_node`: ranks fill nodes of this size; 0: all are on one node.
+// Errors: also those of the costs.
 absl::StatusOr<PlanReport> MakePlanReport(const TrainOptions& options, int ranks, const Stream& stream,
                                           const StepCosts& costs, int devices_per_node = 0);
 

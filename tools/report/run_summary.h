@@ -7,6 +7,9 @@
 //   compute            forward + recompute + backward, as measured, without core wait. With CompareWithCosts:
 //                      the costs' prediction + slower
 //   slower             compute that exceeds the prediction of a profile or a machine's costs; negative if it was faster
+//   optimizer          clearing gradients and the update, without core wait
+//   checkpoint         just before the update: copying what a checkpoint that is being written has not read yet, and
+//                      waiting for its reads. What checkpoints take between steps is in outside_seconds
 //   core wait          time in compute and optimizer without a CPU core, because other processes or ranks used it
 //   bubble, imbalance  idle time in a replay of the schedule with the measured compute per stage (step_breakdown.h).
 //                      If ranks waited less than the replay says, the two share the measured wait
@@ -68,7 +71,7 @@ struct RunSummary {
   int64_t steps = 0;                // number of steps averaged
   double step_seconds = 0;          // mean
   double tokens = 0;                // target tokens per step, mean
-  double outside_seconds = 0;       // per step: data, metrics, validation, checkpoints; 0 if unknown
+  double outside_seconds = 0;       // per step, between steps: data, metrics, validation, checkpoints; 0 if unknown
   std::vector<StageTimes> stages;   // [stages] mean; empty if not recorded
   std::vector<StageMemory> memory;  // [stages] of the last step that has it; or empty
   std::optional<TimeParts> parts;   // mean over the stages; absent without stage times
@@ -112,7 +115,9 @@ struct RunPrediction {
   int64_t predicted_bytes = 0;  // memory of the rank that needs the most
   int64_t measured_bytes = 0;   // the same, as measured; 0: not recorded
   double measured_seconds = 0;  // per step
-  double utilisation = 0;  // operations of the model, without recomputation, over what matrix products alone reach here
+  // Operations of the model per second and rank, without recomputation, as a share of the peak of a rank's matrix
+  // products (StepCosts::peak_flops).
+  double utilisation = 0;
   double roofline_share = 0;  // of the measured step: the predicted cost of all sublayers, spread over the ranks
   // [S] per step at full speed: a profile's seconds divided by the ratio of the run's threads to the profile's.
   std::vector<ComputeCosts> compute;
