@@ -1,5 +1,6 @@
 #include "launch/signals.h"
 
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -45,6 +46,20 @@ void OnLostPage(int signal, siginfo_t* info, void* /*context*/) {
                    {const_cast<char*>(kLostPage[1]), std::strlen(kLostPage[1])}};
   [[maybe_unused]] const ssize_t written = writev(STDERR_FILENO, words, std::size(words));
   _exit(kExitCheckpoint);
+}
+
+// nohup ignores SIGHUP. UCX, which Open MPI 5 loads with the program, replaces that by a handler of its own before main
+// (UCX_DEBUG_SIGNO). So whether SIGHUP is ignored is read before all libraries' constructors, and restored after them.
+// A system call, and no sanitizer: theirs are not set up yet.
+bool hangup_ignored = false;
+[[gnu::no_sanitize("address", "thread", "undefined")]] void ReadHangup(int, char**, char**) {
+  unsigned long action[4] = {};  // the kernel's sigaction, the handler first
+  hangup_ignored = syscall(SYS_rt_sigaction, SIGHUP, nullptr, action, sizeof(unsigned long)) == 0 &&
+                   action[0] == reinterpret_cast<unsigned long>(SIG_IGN);
+}
+[[gnu::section(".preinit_array"), gnu::used]] void (*const read_hangup)(int, char**, char**) = ReadHangup;
+[[gnu::constructor]] void RestoreHangup() {
+  if (hangup_ignored) std::signal(SIGHUP, SIG_IGN);
 }
 
 }  // namespace

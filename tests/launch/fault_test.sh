@@ -20,7 +20,7 @@ goes_on() {
   expect 0 "${mpi[@]}" 2 "${train[@]}" --run-dir "$1"; identical "$1"
 }
 # job COMMAND…: starts it in the background, output to $work/out. finish CODE: waits for it; sets $seconds since `clock`.
-job() { timeout 120 "$@" > out 2>&1 & job=$!; }
+job() { timeout "$patience" "$@" > out 2>&1 & job=$!; }
 clock() { begin=$(date +%s.%N); }
 finish() {
   local code; wait $job; code=$?
@@ -51,7 +51,7 @@ choose_launcher
 mpi=(mpirun "${mpirun_options[@]}" -n)  # followed by the number of ranks
 expect 0 "${train[@]}" --set checkpoint.keep_last=0 --run-dir unbroken
 # Before MPI is up nobody can be asked who is missing, and MPI itself would wait for ever. It takes a minute, so the others run beside it.
-timeout 120 "${mpi[@]}" 2 "${train[@]}" --set pipeline.wait_timeout_seconds=4 --run-dir unborn : -n 1 bash -c 'kill -STOP $$' > unborn.out 2>&1 & unborn=$!
+timeout "$patience" "${mpi[@]}" 2 "${train[@]}" --set pipeline.wait_timeout_seconds=4 --run-dir unborn : -n 1 bash -c 'kill -STOP $$' > unborn.out 2>&1 & unborn=$!
 echo "| fault | what happened | how soon |"
 echo "|---|---|---|"
 

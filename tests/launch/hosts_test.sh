@@ -26,7 +26,7 @@ hostfile() { printf 'h%s slots=1\n' "$@" > hosts; }
 # train RUN [OPTION…]: launch/hosts/train, started on h1, in the background; output to `out`.
 train() {
   local run=$1; shift
-  host_lab_on h1 timeout 120 "$source/launch/hosts/train" "$work/hosts" "$work/small.textproto" "$work/stop.textproto" "$@" --run-dir "$work/$run" > out 2>&1 &
+  host_lab_on h1 timeout "$patience" "$source/launch/hosts/train" "$work/hosts" "$work/small.textproto" "$work/stop.textproto" "$@" --run-dir "$work/$run" > out 2>&1 &
   job=$!
 }
 
@@ -45,7 +45,7 @@ echo "2 and 4 hosts: the weights of one process"
 # Bare mpirun with the supervisor's keepalive and a host that never comes back: the job ends, and within the keepalive's time.
 hostfile 1 2
 keepalive=({OMPI,PRTE}_MCA_oob_tcp_keepalive_{time=5,intvl=2,probes=3})
-host_lab_on h1 timeout 120 env "${keepalive[@]}" mpirun --hostfile "$work/hosts" --bind-to none "$hadal" train "$work/small.textproto" \
+host_lab_on h1 timeout "$patience" env "${keepalive[@]}" mpirun --hostfile "$work/hosts" --bind-to none "$hadal" train "$work/small.textproto" \
   --set stop.steps=100000000 --run-dir "$work/cut" > out 2>&1 &
 job=$!
 until_ steps_of cut 30; begin=$SECONDS; host_lab_cut h2

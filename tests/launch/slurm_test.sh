@@ -43,6 +43,13 @@ SLURM_RESTART_COUNT=10 stubbed 85 "kill -USR1 \$PPID; $listen"; says "not requeu
 SLURM_RESTART_COUNT=9 stubbed 143 "kill -USR1 \$PPID; $listen"; requeued
 stubbed 1 'trap "" USR1; kill -USR1 $PPID; sleep 0.5; exit 1'; [ ! -e requeued ] || fail "ranks have failed, and the job was requeued"
 stubbed 138 'kill -USR1 $$'; [ ! -e requeued ] || fail "nobody asked, and the job was requeued"
+echo "a code of 0 is an end only if a rank says so: Open MPI 5's mpirun returns it when it loses a node"
+reports='report() { echo "$*" >> "$HADAL_SUPERVISOR_REPORT"; }; report start 0 /r; '
+stubbed 205 "$reports"; says "ended with code 205"; [ ! -e requeued ] || fail "a lost node is requeued, unasked"
+HADAL_REQUEUE_ON=205 stubbed 143 "$reports"; requeued
+stubbed 143 "${reports}report end 85"; requeued
+stubbed 6 "${reports}report end 85; report end 6"
+stubbed 0 "${reports}report end 0"
 rm site.env
 # One line of the layouts after the other, with a launcher that only says how it was called.
 printf 'one 1\ntwo 2 --set a=b' > layouts.txt
