@@ -133,7 +133,8 @@ for signal in USR1 HUP TERM; do
   [ $code -eq 85 ] || fail "exit code $code instead of 85 after $signal and TERM"
 done
 job 'trap "exit 85" USR1; touch up; while [ ! -e go ]; do sleep 0.05; done; exit 3'; rm -f go up
-ucx=$(ldconfig -p | sed -n 's/.* => \(.*libucs\.so\.0\)$/\1/p' | head -n 1)  # UCX takes HUP over as it is loaded
+# UCX takes HUP over as it is loaded; one that does not go with this program's libraries is left out.
+ucx=$(ldconfig -p | sed -n 's/.* => \(.*libucs\.so\.0\)$/\1/p' | head -n 1); LD_PRELOAD=$ucx "$hadal" --version > /dev/null 2>&1 || ucx=
 (trap "" HUP; LD_PRELOAD=$ucx exec "$hadal" supervise -- env -u LD_PRELOAD bash job > out 2>&1) & supervisor=$!
 wait_for test -e up; kill -HUP $supervisor; sleep 0.3; touch go; wait $supervisor; code=$?
 [ $code -eq 3 ] || fail "exit code $code instead of the job's 3: under nohup a terminal may go away"
