@@ -126,7 +126,7 @@ class ChildTest(unittest.TestCase):
                                      program=(sys.executable, "-m", "hadal_torch")), 2, "made already exists")
         late = self.script("import os, shutil, sys\nos.makedirs('late/x')\nfor name in ('m.safetensors', 'm.json', 'vocabulary.txt'):\n"
                            "    shutil.copy(name, os.path.join(os.path.dirname(sys.argv[-1]), name.replace('m.', 'model.')))\n")
-        self.assert_refused(self.ran("checkpoint", "import", "model", "-o", "late", python=late), 2, "late exists already")
+        self.assert_refused(self.ran("checkpoint", "import", "model", "-o", "late", python=late), 2, "late already exists")
 
     def test_errors_are_one_line_with_the_exit_codes_of_hadal(self):
         self.assert_refused(self.ran("checkpoint", "import", "model", "-o", "made", "--dictionary", "x"), 2, "--dictionary is for")
