@@ -75,7 +75,7 @@ absl::Status PrepareOutput::CheckFree(const std::string& folder, bool overwrite,
   for (const std::string& path : manifests) HADAL_RETURN_IF_ERROR(CheckIsCorpus(path));
   const bool may_replace = overwrite || (manifests.empty() && PathExists(StagingOf(folder)));
   HADAL_ASSIGN_OR_RETURN(std::vector<std::string> names, ListDirectory(folder));
-  std::ranges::stable_partition(names, IsManifest);
+  std::stable_partition(names.begin(), names.end(), IsManifest);
   for (const std::string& name : names) {
     if (!IsManifest(name) && !IsVocabulary(name) && !IsShard(name) && name != kCleaningReport) continue;
     const std::string path = JoinPath(folder, name);
@@ -154,7 +154,7 @@ absl::Status PrepareOutput::Commit(const std::vector<CorpusManifest>& manifests)
   was_left_unfinished_ = true;  // whatever ends it from here on
   HADAL_ASSIGN_OR_RETURN(std::set<std::string> surplus, std::move(cleared));
   HADAL_ASSIGN_OR_RETURN(std::vector<std::string> names, ListDirectory(staging()));
-  std::ranges::stable_partition(names, [](const std::string& name) { return !IsManifest(name); });
+  std::stable_partition(names.begin(), names.end(), [](const std::string& name) { return !IsManifest(name); });
   for (const std::string& name : names) {
     HADAL_RETURN_IF_ERROR(RenamePath(JoinPath(staging(), name), JoinPath(folder_, name)));
   }

@@ -85,7 +85,7 @@ void WarnOfSpecialTokens(int64_t lines, const CorpusVocabularies& vocabularies, 
 void WarnOfPieces(const SampledText& text, std::ostream& out) {
   constexpr ptrdiff_t kMany = 10;  // one line in so many
   for (const auto& [mark, name] : {std::pair("@@ ", "subword-nmt's"), std::pair("\xE2\x96\x81", "SentencePiece's")}) {
-    const auto has_mark = [&](const std::string& line) { return absl::StrContains(line, mark); };
+    const auto has_mark = [&mark = mark](const std::string& line) { return absl::StrContains(line, mark); };
     if (std::ranges::count_if(text.target, has_mark) * kMany <= std::ssize(text.target)) continue;
     out << "warning: the text is already in pieces (" << name << " mark \"" << mark << "\"): give it as it was before "
         << "that, or with its own dictionary (--vocab dict.txt)" << std::endl;
