@@ -118,7 +118,7 @@ absl::StatusOr<TextSplits> FindOpusTexts(const std::string& folder) {
     bool used = false;
     for (const auto& [suffix, split] :
          {std::pair("train", &splits.train), std::pair("dev", &splits.valid), std::pair("test", &splits.test)}) {
-      const auto file = [&](const std::string& language) {
+      const auto file = [&place = place, &name = name, &suffix = suffix](const std::string& language) {
         const std::string plain = JoinPath(place.string(), absl::StrCat("opus.", name, "-", suffix, ".", language));
         return !PathExists(plain) && PathExists(plain + ".gz") ? plain + ".gz" : plain;
       };

@@ -97,10 +97,10 @@ std::string ToText(const ClusterNeeds& needs) {
   absl::StrAppendFormat(
       &text, "signal    a run ends at most %s after it (a step, the rest of a save, a save): %s\n",
       HumanDuration(needs.end_seconds),
-      absl::StrFormat(needs.fits_grace() ? "within %s (--grace-seconds)"
-                                         : "LONGER THAN %s (--grace-seconds); send it earlier, as --signal of "
-                                           "launch/slurm/train.sbatch, or write faster",
-                      HumanDuration(needs.options.grace_seconds)));
+      absl::StrCat(
+          needs.fits_grace() ? "within " : "LONGER THAN ", HumanDuration(needs.options.grace_seconds),
+          " (--grace-seconds)",
+          needs.fits_grace() ? "" : "; send it earlier, as --signal of launch/slurm/train.sbatch, or write faster"));
   return text;
 }
 
