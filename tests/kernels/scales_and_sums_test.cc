@@ -83,6 +83,24 @@ TEST(ShiftScaleTest, MatchesReferenceOnAnyNumberOfThreadsAndInPlace) {
   });
 }
 
+// SumColumns (kernels/cpu/columns-inl.h), seen in d_shift: of one row, from 5 on.
+TEST(ShiftScaleTest, AddsTheColumnsOfARowInTheirOrder) {
+  ForEachInstructionSet([] {
+    for (int64_t width = 1; width < 150; ++width) {
+      const ShiftScaleCase<float, float> c(1, width, false, false);
+      float sums[4][16] = {};
+      for (int64_t i = 0; i < width; ++i) sums[i / 16 % 4][i % 16] += c.dy[i];
+      for (int lane = 0; lane < 16; ++lane) {
+        sums[0][lane] = (sums[0][lane] + sums[1][lane]) + (sums[2][lane] + sums[3][lane]);
+      }
+      for (int half = 8; half > 0; half /= 2) {
+        for (int lane = 0; lane < half; ++lane) sums[0][lane] += sums[0][lane + half];
+      }
+      ASSERT_EQ(c.Run(Lab(), false).sums[0], 5 - sums[0][0]) << width;
+    }
+  });
+}
+
 TEST(ScalesAndSumsReferenceTest, GradientsMatchFiniteDifferences) {
   const std::vector<double> x = Widen(NormalValues(24, 1)), dy = Widen(NormalValues(24, 2));
   HeadScaleReference heads = {3, 8, x, {0.5, -2}};
