@@ -1,6 +1,7 @@
 #include "kernels/linear.h"
 
 #include "kernels/cpu/linear.h"
+#include "kernels/cpu/product.h"
 #include "kernels/device_kernels.h"
 #include "kernels/gradient_batch.h"
 #include "runtime/check.h"
@@ -36,6 +37,12 @@ void LinearForward(const Stream& stream, const LinearForwardArgs& args) {
   if (args.relu_mask != nullptr) HADAL_CHECK(args.relu && !args.dropout.active() && stream.device() != nullptr);
   if (stream.device() != nullptr) return stream.device()->kernels().linear_forward(stream, args);
   cpu::LinearForward(stream, args);
+}
+
+void PackWeight(const Matrix& weight) {
+  HADAL_CHECK_EQ(weight.stride, weight.columns);
+  HADAL_CHECK_EQ(weight.rows % kPackedRows, 0);
+  cpu::PackPanels(weight);
 }
 
 void LinearBackwardInput(const Stream& stream, const LinearBackwardInputArgs& args) {

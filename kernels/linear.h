@@ -44,7 +44,7 @@ bool HasReluMask(const Stream& stream, const ReluMaskArgs& args);
 
 struct LinearForwardArgs {
   ConstAnyMatrix x;       // [R, in]
-  ConstAnyMatrix weight;  // [out, in]
+  ConstAnyMatrix weight;  // [out, in]; on a CPU also in panels (PackWeight)
   ConstAnyVector bias;    // [out], or empty
   bool relu = false;      // max(0, ·) after the bias
   Dropout dropout;        // after the ReLU; inactive by default
@@ -54,6 +54,12 @@ struct LinearForwardArgs {
   AnyMatrix y;  // [R, out]  (=)
 };
 void LinearForward(const Stream& stream, const LinearForwardArgs& args);
+
+// Rearranges a weight in place for LinearForward on this CPU, which then copies no part of it. Consecutive packed
+// weights of equal width are one packed weight. Results keep their bits.
+// REQUIRES: the CPU; contiguous; weight.rows a multiple of kPackedRows. Allocates scratch.
+constexpr int64_t kPackedRows = 32;
+void PackWeight(const Matrix& weight);
 
 struct LinearBackwardInputArgs {
   ConstAnyMatrix dy;      // [R, out]

@@ -33,22 +33,31 @@ bool HasBranchGain(const SublayerRecord& sublayer) {
   return sublayer.branch_growth != BranchGrowth::kConstant || sublayer.branch_gain != 1.0f;
 }
 
-bool ParameterRecord::is_vector() const {
+bool ParameterRecord::is_branch_weight() const {
   switch (role) {
-    case ParameterRole::kEmbedding:
     case ParameterRole::kQueryWeight:
     case ParameterRole::kKeyWeight:
     case ParameterRole::kValueWeight:
     case ParameterRole::kOutputWeight:
     case ParameterRole::kHiddenWeight:
+    case ParameterRole::kLinearWeight:
     case ParameterRole::kContractionWeight:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool ParameterRecord::is_vector() const {
+  if (is_branch_weight()) return false;
+  switch (role) {
+    case ParameterRole::kEmbedding:
     case ParameterRole::kTailTable:
     case ParameterRole::kTailProjection:
     case ParameterRole::kInputProjection:
     case ParameterRole::kClusterWeight:
     case ParameterRole::kConvolutionWeight:
     case ParameterRole::kHyperMapWeight:
-    case ParameterRole::kLinearWeight:
     case ParameterRole::kPositionTable:
       return false;
     default:

@@ -136,7 +136,8 @@ struct ParameterRecord {
     return role == ParameterRole::kEmbedding || role == ParameterRole::kTailTable ||
            role == ParameterRole::kTailProjection || role == ParameterRole::kInputProjection;
   }
-  bool is_vector() const;  // biases and norms: one dimension in files
+  bool is_vector() const;         // biases and norms: one dimension in files
+  bool is_branch_weight() const;  // the matrix of a linear layer of attention or of a feed-forward
 };
 
 // A slice: at most kSliceElements elements of one parameter, at offsets fixed by the model alone. The unit of sharding,

@@ -5,12 +5,15 @@
 #include <utility>
 
 #include "kernels/convert.h"
+#include "kernels/linear.h"
 
 namespace hadal {
 
 ParameterStore::ParameterStore(const ModelPlan& plan, const std::vector<int32_t>& sublayers, Purpose purpose,
                                ArenaLayout& layout, const std::vector<SliceRange>& updated)
-    : plan_(plan), weight_offset_(plan.parameters.size(), -1), gradient_offset_(plan.parameters.size(), -1) {
+    : plan_(plan),
+      packed_(plan.parameters.size()),
+      weight_offset_(plan.parameters.size(), -1), gradient_offset_(plan.parameters.size(), -1) {
   for (const int32_t s : sublayers) {
     const SublayerRecord& sublayer = plan.sublayers[s];
     for (int32_t p = 0; p < sublayer.parameters; ++p) owned_.push_back(sublayer.first_parameter + p);
@@ -105,6 +108,7 @@ Matrix ParameterStore::FusedWeight(int32_t first, int32_t count) const {
   const Matrix shape = Fused(nullptr, 0, first, count);
   float* const data = Floats(first, 0, shape.rows * shape.columns);
   HADAL_CHECK(data != nullptr);  // another replica or stage has the master
+  HADAL_CHECK(!packed_[first]);
   return {data, shape.rows, shape.columns};
 }
 
@@ -121,9 +125,10 @@ Vector ParameterStore::WeightSlice(int32_t parameter, int64_t slice) const {
 }
 
 ConstAnyMatrix ParameterStore::ProductWeight(int32_t first, int32_t count) const {
-  if (!IsRounded(first)) return FusedWeight(first, count);
+  if (!IsRounded(first) && !packed_[first]) return FusedWeight(first, count);
   HADAL_CHECK_GE(weight_offset_[first], 0);
   const Matrix shape = Fused(nullptr, 0, first, count);
+  if (packed_[first]) return {weights_ + weight_offset_[first], shape.rows, shape.columns, Storage::kPanels};
   return MatrixOf<const BFloat16>(rounded_ + weight_offset_[first], shape.rows, shape.columns);
 }
 
@@ -143,6 +148,23 @@ AnyMatrix ParameterStore::AsRead(int32_t parameter) const {
   const int64_t elements = plan_.parameters[parameter].elements();
   if (!IsRounded(parameter)) return Matrix(Floats(parameter, 0, elements), 1, elements);
   return MatrixOf<BFloat16>(rounded_ + weight_offset_[parameter], 1, elements);
+}
+
+void ParameterStore::PackWeights() {
+  for (const SublayerRecord& sublayer : plan_.sublayers) {
+    std::vector<int32_t> weights;
+    bool whole = true;
+    for (int32_t p = sublayer.first_parameter; p < sublayer.first_parameter + sublayer.parameters; ++p) {
+      if (!Holds(p) || IsRounded(p) || !plan_.parameters[p].is_branch_weight()) continue;
+      whole = whole && plan_.parameters[p].rows % kPackedRows == 0;
+      weights.push_back(p);
+    }
+    if (!whole) continue;  // else of q, k and v, which are one product, some would be packed
+    for (const int32_t p : weights) {
+      PackWeight(Weight(p));
+      packed_[p] = true;
+    }
+  }
 }
 
 void ParameterStore::RoundMasters(const Stream& stream) const {

@@ -91,13 +91,17 @@ class ParameterStore {
   // The fp32 values of a slice; empty if they are not on this rank.
   Vector WeightSlice(int32_t parameter, int64_t slice) const;
 
-  // As FusedWeight, in the type that products read: rounded or fp32.
+  // As FusedWeight, in the type that products read: rounded, fp32 or in panels.
   ConstAnyMatrix ProductWeight(int32_t first, int32_t count = 1) const;
   ConstAnyVector ProductBias(int32_t first, int32_t count = 1) const;
   // The rounded copy of a slice; empty if there is none.
   VectorOf<BFloat16> RoundedSlice(int32_t parameter, int64_t slice) const;
   // Returns a weight in the type that kernels read, [1, elements]; sent to ranks that do not update it.
   AnyMatrix AsRead(int32_t parameter) const;
+  // Rearranges the weights of sublayers' products for LinearForward (PackWeight), where their rows allow it and products
+  // read fp32. Their values can then be read by ProductWeight alone. REQUIRES: kInference; memory of the CPU; called
+  // once.
+  void PackWeights();
   // Rounds all masters on this rank, if there are any.
   void RoundMasters(const Stream& stream) const;
 
@@ -132,6 +136,7 @@ class ParameterStore {
 
   const ModelPlan& plan_;
   std::vector<int32_t> owned_;
+  std::vector<bool> packed_;  // for each parameter
   // For each parameter the offset in elements of its weight (rounded or fp32) and of its gradient; -1: not on this
   // rank.
   std::vector<int64_t> weight_offset_, gradient_offset_;

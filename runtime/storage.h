@@ -1,5 +1,6 @@
 // Element types of stored activations and weights: fp32 or bf16 (the upper half of a float: the same range, eight bits
-// of mantissa).
+// of mantissa). kPanels: a weight of fp32 in the order in which a CPU's products read it (PackWeight in
+// kernels/linear.h); it has the shape and the bytes that it had before, and only LinearForward takes it.
 //
 // Rounding is to nearest, ties to even. A NaN becomes the quiet NaN 0x7FFF, as in hardware.
 // Thread safety: plain values.
@@ -15,9 +16,9 @@ struct BFloat16 {
   uint16_t bits = 0;
 };
 
-enum class Storage : int32_t { kFloat32, kBFloat16 };
+enum class Storage : int32_t { kFloat32, kBFloat16, kPanels };
 
-constexpr int64_t BytesOf(Storage storage) { return storage == Storage::kFloat32 ? 4 : 2; }
+constexpr int64_t BytesOf(Storage storage) { return storage == Storage::kBFloat16 ? 2 : 4; }
 
 template <typename T>
 requires(std::is_same_v<T, float> ||

@@ -2,12 +2,21 @@
 
 #include "kernels/cpu/linear_epilogue.h"
 #include "kernels/cpu/product.h"
+#include "runtime/check.h"
 
 namespace hadal::cpu {
 
 void LinearForward(const Stream& stream, const LinearForwardArgs& args) {
+  const ConstMatrix weight(static_cast<const float*>(args.weight.data), args.weight.rows, args.weight.columns,
+                           args.weight.stride);
+  const bool in_panels = args.weight.storage == Storage::kPanels;
+  HADAL_CHECK(in_panels || args.weight.storage == Storage::kFloat32);
   Product(stream,
-          {.form = ProductForm::kRowsByRows, .a = args.x.floats(), .b = args.weight.floats(), .c = args.y.floats()},
+          {.form = ProductForm::kRowsByRows,
+           .a = args.x.floats(),
+           .b = weight,
+           .b_in_panels = in_panels,
+           .c = args.y.floats()},
           [&](const ProductPart& part) { ApplyLinearEpilogue(args, part); });
 }
 

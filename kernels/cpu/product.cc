@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <vector>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/product.cc"
@@ -12,6 +13,7 @@
 #include "kernels/cpu/columns-inl.h"
 #include "kernels/cpu/partial_vector-inl.h"
 #include "kernels/cpu/tile_copy-inl.h"
+#include "kernels/linear.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace hadal {
@@ -44,17 +46,21 @@ constexpr int64_t kTermStride = (kTileRows + kLanes - 1) / kLanes * kLanes;
 constexpr int64_t kChunkTiles = 64 / kTileRows + 1, kChunkRows = kChunkTiles * kTileRows;
 constexpr int64_t kChunkFloats = kProductBlock * kTermStride;  // of a tile
 
+// Floats by which panels are loaded in advance that are read once.
+constexpr int64_t kAhead = 1024;
+
 // Rows of A's copy by panels of B.
 struct Block {
   const float* a;       // rows first: [kTileRows, kRowStride]; terms first: [terms, kTermStride]
-  const float* panels;  // [panels, terms, kTileColumns]
-  int64_t terms;
+  const float* panels;  // [panels, panel_stride / kTileColumns, kTileColumns], of which `terms` terms
+  int64_t panel_stride, terms;
   const float* from;  // where the chains begin, of C's shape; null: 0
   int64_t from_stride;
   bool add;  // adds the chains to C
   Matrix c;
   const float* next;             // what A's next copy is made from: the first panel's tile loads it into the L2 cache
   int64_t next_step, next_wrap;  // from one term to the next, and after each kLine
+  bool reads_panels_once;        // from memory, so that their next terms are loaded instead
 };
 
 template <bool kTermsFirst, int kRows>
@@ -64,7 +70,8 @@ HWY_INLINE void MultiplyTile(const Block& block, const float* HWY_RESTRICT b, co
   const float* HWY_RESTRICT a = block.a;
   const bool first = b == block.panels;
   const float* next = block.next;
-  const int64_t next_step = first ? block.next_step : 0, next_wrap = first ? block.next_wrap : 0;
+  int64_t next_step = first ? block.next_step : 0, next_wrap = first ? block.next_wrap : 0;
+  if (block.reads_panels_once) next = b + kAhead, next_step = kTileColumns, next_wrap = 0;
   FloatVec sums[kRows][2];
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i) {
@@ -81,7 +88,8 @@ HWY_INLINE void MultiplyTile(const Block& block, const float* HWY_RESTRICT b, co
   for (int64_t terms = block.terms; terms > 0; terms -= kLine, next += next_wrap) {
     for (int64_t k = std::min(terms, kLine); k > 0; --k, next += next_step) {
       __builtin_prefetch(next, 0, 2);
-      const FloatVec b0 = hn::Load(d, b), b1 = hn::Load(d, b + kLanes);
+      if (kRows < kTileRows && kTileColumns > kLine) __builtin_prefetch(next + kLine, 0, 2);
+      const FloatVec b0 = hn::LoadU(d, b), b1 = hn::LoadU(d, b + kLanes);
 #pragma GCC unroll 16
       for (int i = 0; i < kRows; ++i) {
         const FloatVec element = hn::Set(d, a[kTermsFirst ? i : i * kRowStride]);
@@ -127,7 +135,7 @@ template <bool kTermsFirst, int kRows>
 void MultiplyRows(const Block& block) {
   const float* panel = block.panels;
   int64_t column = 0;
-  for (; column + kTileColumns <= block.c.columns; column += kTileColumns, panel += block.terms * kTileColumns) {
+  for (; column + kTileColumns <= block.c.columns; column += kTileColumns, panel += block.panel_stride) {
     MultiplyTile<kTermsFirst, kRows>(block, panel, block.from == nullptr ? nullptr : block.from + column,
                                      block.from_stride, block.c.data + column, block.c.stride);
   }
@@ -176,13 +184,13 @@ void PackTermsOfA(const ConstMatrix& a, int64_t row, float* HWY_RESTRICT to) {
 }
 
 // Copies `b`, a block of B [terms, columns], into panels; columns after the last are 0.
-void PackColumns(const ConstMatrix& b, float* HWY_RESTRICT panels) {
+void PackColumns(const ConstMatrix& b, float* HWY_RESTRICT panels, int64_t panel_stride) {
   const FloatTag d;
   const int64_t whole = b.columns / kTileColumns * kTileColumns, last = b.columns - whole;
   for (int64_t k = 0; k < b.rows; ++k) {
     const float* row = b.row(k);
     float* to = panels + k * kTileColumns;
-    for (int64_t j = 0; j < whole; j += kTileColumns, to += b.rows * kTileColumns) {
+    for (int64_t j = 0; j < whole; j += kTileColumns, to += panel_stride) {
       for (int64_t i = 0; i < kTileColumns; i += kLine) hwy::Prefetch(row + 8 * b.stride + j + i);
       hn::Store(hn::LoadU(d, row + j), d, to);
       hn::Store(hn::LoadU(d, row + j + kLanes), d, to + kLanes);
@@ -194,8 +202,8 @@ void PackColumns(const ConstMatrix& b, float* HWY_RESTRICT panels) {
 }
 
 // The same with `b` transposed, [columns, terms].
-void PackRows(const ConstMatrix& b, float* HWY_RESTRICT panels) {
-  for (int64_t j = 0; j < b.rows; j += kTileColumns, panels += b.columns * kTileColumns) {
+void PackRows(const ConstMatrix& b, float* HWY_RESTRICT panels, int64_t panel_stride) {
+  for (int64_t j = 0; j < b.rows; j += kTileColumns, panels += panel_stride) {
     const int64_t count = std::min(kTileColumns, b.rows - j);
     TransposeTile(b.Rows(j, count), 1.0f, panels, kTileColumns);
     if (count > kLanes) continue;
@@ -252,10 +260,10 @@ bool TryFewRows(const ConstMatrix& x, const ConstMatrix& weight, const Matrix& y
 // One block of terms and columns of B, in panels of up to kTileTerms terms, by A's rows. `from_c`: the chains begin at
 // C.
 template <ProductForm kForm>
-void MultiplyTerms(const ConstMatrix& a, const float* panels, int64_t terms, bool from_c, const Matrix& c,
-                   absl::FunctionRef<void(int64_t, int64_t)> finish) {
+void MultiplyTerms(const ConstMatrix& a, const float* panels, int64_t panel_stride, bool b_in_panels, bool from_c,
+                   const Matrix& c, absl::FunctionRef<void(int64_t, int64_t)> finish) {
   constexpr bool kTermsFirst = kForm == ProductForm::kColumnsByColumns;
-  const int64_t padded = (c.columns + kTileColumns - 1) / kTileColumns * kTileColumns;
+  const int64_t terms = kTermsFirst ? a.rows : a.columns;
   HWY_ALIGN float packed[kTermsFirst ? kChunkTiles * kChunkFloats : kTileRows * kRowStride];
   HWY_ALIGN float chains[kTermsFirst ? kTileRows * kBlockColumns : 1];
   for (int64_t row = 0; row < c.rows; row += kTileRows) {
@@ -263,10 +271,12 @@ void MultiplyTerms(const ConstMatrix& a, const float* panels, int64_t terms, boo
     if (kTermsFirst && tile == 0) PackTermsOfA(a, row, packed);
     for (int64_t k = 0; k < terms; k += kTileTerms) {
       Block block = {.a = packed,
-                     .panels = panels + k * padded,
+                     .panels = panels + k * kTileColumns,
+                     .panel_stride = panel_stride,
                      .terms = std::min(kTileTerms, terms - k),
                      .c = c.Rows(row, rows),
-                     .next_step = a.stride};
+                     .next_step = a.stride,
+                     .reads_panels_once = b_in_panels && c.rows < kTileRows};
       const bool last = k + block.terms == terms;
       if constexpr (kTermsFirst) {
         block.a += tile * kChunkFloats + k * kTermStride;
@@ -295,31 +305,41 @@ void MultiplyForm(const ProductArgs& p, const ProductPart& part, absl::FunctionR
   const Matrix c = part.Of(p.c);
   const ConstMatrix a = kTermsFirst ? p.a.Columns(part.row, part.rows) : p.a.Rows(part.row, part.rows);
   const ConstMatrix b = kBRows ? p.b.Rows(part.column, part.columns) : p.b.Columns(part.column, part.columns);
-  if (kBRows && !p.add && TryFewRows(a, b, c)) return finish(part);
+  if (kBRows && !p.add && !p.b_in_panels && TryFewRows(a, b, c)) return finish(part);
 
-  HWY_ALIGN float panels[kProductBlock * kBlockColumns];
+  HWY_ALIGN float copy[kProductBlock * kBlockColumns];
   const int64_t terms = kTermsFirst ? a.rows : a.columns;
   const int64_t most_columns =
       kTermsFirst ? kBlockColumns : kProductBlock / std::min(terms, kProductBlock) * kBlockColumns;
   for (int64_t column = 0; column < c.columns; column += most_columns) {
     const int64_t columns = std::min(most_columns, c.columns - column);
-    const int64_t padded = (columns + kTileColumns - 1) / kTileColumns * kTileColumns;
     for (int64_t k = 0; k < terms; k += kProductBlock) {
       const int64_t depth = std::min(kProductBlock, terms - k);
-      for (int64_t first = 0; first < depth; first += kTileTerms) {
-        const int64_t count = std::min(kTileTerms, depth - first);
-        if (kBRows) {
-          PackRows(b.Rows(column, columns).Columns(k + first, count), panels + first * padded);
-        } else {
-          PackColumns(b.Rows(k + first, count).Columns(column, columns), panels + first * padded);
-        }
+      const float* panels = copy;
+      int64_t panel_stride = depth * kTileColumns;
+      if (p.b_in_panels) {
+        panels = b.row(column) + k * kTileColumns;
+        panel_stride = terms * kTileColumns;
+      } else if (kBRows) {
+        PackRows(b.Rows(column, columns).Columns(k, depth), copy, panel_stride);
+      } else {
+        PackColumns(b.Rows(k, depth).Columns(column, columns), copy, panel_stride);
       }
-      MultiplyTerms<kForm>(kTermsFirst ? a.Rows(k, depth) : a.Columns(k, depth), panels, depth, p.add || k > 0,
-                           c.Columns(column, columns), [&](int64_t row, int64_t rows) {
+      MultiplyTerms<kForm>(kTermsFirst ? a.Rows(k, depth) : a.Columns(k, depth), panels, panel_stride, p.b_in_panels,
+                           p.add || k > 0, c.Columns(column, columns), [&](int64_t row, int64_t rows) {
                              if (k + depth < terms) return;
                              finish({part.row + row, rows, part.column + column, columns});
                            });
     }
+  }
+}
+
+void PackAllPanels(const Matrix& b) {
+  static_assert(kPackedRows % kTileColumns == 0);
+  std::vector<float> panel(static_cast<size_t>(kTileColumns * b.columns));
+  for (int64_t row = 0; row < b.rows; row += kTileColumns) {
+    std::copy_n(b.row(row), panel.size(), panel.data());
+    PackRows({panel.data(), kTileColumns, b.columns}, b.row(row), /*panel_stride=*/0);
   }
 }
 
@@ -360,6 +380,7 @@ namespace hadal {
 namespace {
 
 HWY_EXPORT(MultiplyPart);
+HWY_EXPORT(PackAllPanels);
 HWY_EXPORT(MultiplyVectors);
 
 constexpr int64_t kRowGrain = 8, kColumnGrain = 32;
@@ -409,6 +430,8 @@ void cpu::Product(const Stream& stream, const ProductArgs& args, absl::FunctionR
     if (part.rows > 0 && part.columns > 0) multiply(args, part, finish);
   });
 }
+
+void cpu::PackPanels(const Matrix& b) { HWY_DYNAMIC_DISPATCH(PackAllPanels)(b); }
 
 int64_t cpu::MultiplyInRegisters(int64_t rounds) { return HWY_DYNAMIC_DISPATCH(MultiplyVectors)(rounds); }
 

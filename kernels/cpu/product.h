@@ -9,7 +9,7 @@
 // adds the chains to C in ascending order: one chain over all tokens of a large micro-batch would lose accuracy.
 // Blocks of m, n and k, threads and the vector's width change no bit, and a row of C does not depend on the others.
 // Method: a tile of C, 6 rows (AVX-512: 14) by 2 vectors, stays in registers. Up to kProductBlock terms of B are copied
-// into panels of two vectors' columns that stay in the L2 cache, rows of A into the L1 cache. The next block of k goes
+// into panels of two vectors' columns that stay in the L2 cache, unless B is in panels; rows of A into the L1 cache. The next block of k goes
 // on from C. Few rows (decoding) read B once, in place. Threads split rows and columns of C by its shape.
 // Edges: tiles with fewer rows, and a copy of the last columns of a tile.
 #pragma once
@@ -37,6 +37,7 @@ struct ProductPart {
 struct ProductArgs {
   ProductForm form;
   ConstMatrix a, b;
+  bool b_in_panels = false;  // by PackPanels; kRowsByRows alone
   bool add = false;  // kColumnsByColumns always adds
   Matrix c;
 };
@@ -46,6 +47,10 @@ struct ProductArgs {
 // REQUIRES: matching shapes; k ≥ 1; C overlaps neither operand. Blocking; allocates nothing, and uses up to 700 KiB of
 // each thread's stack.
 void Product(const Stream& stream, const ProductArgs& args, absl::FunctionRef<void(const ProductPart&)> finish);
+
+// Rearranges B [n, k] of kRowsByRows in place: [n / columns of a tile, k, columns of a tile], which no longer depends on
+// m. REQUIRES: contiguous; n a multiple of a tile's columns on every instruction set, 32.
+void PackPanels(const Matrix& b);
 
 // For measuring the limit of a core: runs `rounds` multiply-adds of each of several vectors in registers, as many as
 // hide the latency. Returns the number of floating-point operations, two for a multiply-add of two numbers.

@@ -29,7 +29,9 @@ absl::Status InferenceModel::LoadHere(int beam, const Communicator& communicator
   parameters_ = std::make_unique<ParameterStore>(plan(), std::move(sublayers), Purpose::kInference, layout);
   HADAL_ASSIGN_OR_RETURN(arena_, Arena::Allocate(layout, stream.device()));
   parameters_->Bind(arena_);
-  return checkpoint_.ReadWeights(*parameters_, stream);
+  HADAL_RETURN_IF_ERROR(checkpoint_.ReadWeights(*parameters_, stream));
+  if (stream.device() == nullptr) parameters_->PackWeights();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<InferenceModel>> InferenceModel::Load(ModelCheckpoint checkpoint, int beam,
