@@ -122,13 +122,16 @@ struct Layer {
     }
   }
 
-  // The kernel's y from strided, misaligned views.
-  std::vector<float> Forward(const Stream& stream) const {
+  // The kernel's y from strided, misaligned views; a packed weight is dense.
+  std::vector<float> Forward(const Stream& stream, bool packed = false) const {
     const int64_t rows = shape.rows;
+    std::vector<float> panels = weight;
+    if (packed) PackWeight({panels.data(), shape.out, shape.in});
     StridedMatrix xs(x, rows, shape.in, 1, padding), ws(weight, shape.out, shape.in, 1, padding);
     StridedMatrix y(std::vector<float>(rows * shape.out, NAN), rows, shape.out, 1, padding);
     LinearForward(stream, {.x = xs.view(),
-                           .weight = ws.view(),
+                           .weight = packed ? ConstAnyMatrix(panels.data(), shape.out, shape.in, Storage::kPanels)
+                                            : ConstAnyMatrix(ws.view()),
                            .bias = epilogue.bias ? ConstVector(bias.data(), shape.out) : ConstVector(),
                            .relu = epilogue.relu,
                            .dropout = dropout,
@@ -368,6 +371,9 @@ void ExpectTheOrderOfLoops(const Layer& layer, int threads) {
     const Products& expected = fuses ? fused : apart;
     const Stream stream = Stream::Cpu(threads);
     EXPECT_TRUE(SameBitsOrNan(layer.Forward(stream), expected.y));
+    if (layer.shape.out % kPackedRows == 0) {
+      EXPECT_TRUE(SameBitsOrNan(layer.Forward(stream, /*packed=*/true), expected.y));
+    }
     EXPECT_TRUE(SameBitsOrNan(BackwardInput(layer, stream, {}, 1, false), expected.dx));
     EXPECT_TRUE(SameBitsOrNan(BackwardInput(layer, stream, {}, 1, true), expected.added_dx));
     EXPECT_TRUE(SameBitsOrNan(BackwardWeight(layer, stream).d_weight, expected.d_weight));
@@ -388,15 +394,16 @@ TEST(LinearOrderTest, EveryElementHasTheBitsOfTheStatedOrder) {
       ExpectTheOrderOfLoops(layer, 1 + count++ % 4);
     }
   }
-  for (const Shape& shape : {Shape{3, 5, 2100}, {4, 2100, 6}, {2100, 7, 5}, {9, 13, 1030}, {40, 1030, 300}}) {
+  for (const Shape& shape : {Shape{3, 5, 2100}, {4, 2100, 6}, {2100, 7, 5}, {9, 13, 1030}, {40, 1030, 320}}) {
     SCOPED_TRACE(shape);
     ExpectTheOrderOfLoops(Layer(shape, {}), 3);
   }
 }
 
-TEST(LinearOrderTest, NanAndInfinityAsInTheLoops) {
+TEST(LinearOrderTest, NanInfinityAndDenormalsAsInTheLoops) {
   Layer layer({37, 40, 50}, {});
   layer.x[3 * 40 + 7] = NAN, layer.x[30 * 40 + 39] = INFINITY;
+  for (int64_t k = 0; k < 40; ++k) layer.x[2 * 40 + k] *= 1e-40f;  // denormal terms and sums
   layer.weight[5 * 40 + 7] = 0, layer.weight[49 * 40 + 39] = -INFINITY, layer.dy[36 * 50 + 49] = INFINITY;
   ExpectTheOrderOfLoops(layer, 2);
 }
