@@ -55,7 +55,7 @@ struct TrainingCheckpointsOptions {
   NewRows new_rows = NewRows::kDraw;
   std::function<void(std::string_view)> warn;  // called on rank 0 with messages for the user; may be empty
   std::optional<std::string> predecessor;      // rank 0's: see RunOwnership::Options
-  int sight_seconds = 60;                      // for other hosts to see the claim: file systems may cache for 30
+  int sight_seconds = 60;                      // in which all hosts must see the claim: file systems may cache for 30
 };
 
 // A checkpoint chosen by rank 0 and broadcast to all ranks.

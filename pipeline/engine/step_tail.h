@@ -3,9 +3,9 @@
 //
 //   ReduceTiedGradients → ReduceOverReplicas → ComputeNorm → Update → GatherOverReplicas → DistributeTiedWeights
 // One method per tail instruction of the program (schedule.h); the program executor calls them in this order.
-// On a device with replicas and a sharded optimizer, GatherOverReplicas also launches the update, round by round, so
-// that the first weights travel while the rest is updated. Its launches count as the optimizer's time, the rest as
-// communication.
+// On a device with replicas and a sharded optimizer, GatherOverReplicas also launches the update, round by round
+// (slice_ownership.h), so that the first weights travel while the rest is updated. Its launches count as the
+// optimizer's time, the rest as communication.
 // ComputeNorm also decides whether the update is applied, with the same result on every rank. Each method adds its time
 // to StepResult::times.
 // Threads: one per rank. Blocking: the methods that return a Status are collective; all ranks call them in the same
@@ -99,7 +99,7 @@ struct StepResult {
   GlobalGradient gradient;  // with the step's loss sums; the same on every rank
   bool applied = false;     // false: gradient not finite, loss too high, or apply is false; weights are unchanged
   StageTimes times;         // of this rank
-  double seconds = 0;
+  double seconds = 0;       // of the whole step, on this rank
 };
 
 class StepTail {
