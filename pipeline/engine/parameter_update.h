@@ -35,8 +35,8 @@ struct ParameterUpdate {
   std::vector<UpdateSize>* sizes = nullptr;  // receives one entry for each slice; null: not measured
 };
 
-// Updates `slices` once.  REQUIRES: they are in ascending order and have moments; their gradients are summed over uses
-// and replicas.
+// Updates `slices` once.  REQUIRES: they are in ascending order and have moments; their gradients are summed over
+// replicas and, of tied tables, over their uses.
 void UpdateParameters(const Stream& stream, const ModelPlan& plan, std::span<const StateSlice> slices,
                       const ParameterUpdate& update);
 

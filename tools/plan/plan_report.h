@@ -65,7 +65,7 @@ struct PlanReport {
   double optimizer_seconds = 0;      // of the slowest rank
   double bubble = 0;                 // share of the ranks' time, by replay
   std::optional<LayoutPrediction> prediction;  // if costs gave the times
-  std::optional<ClusterNeeds> cluster;         // if a user is to see it
+  std::optional<ClusterNeeds> cluster;         // if requested
 
   // LimitedBytes (memory_fit.h) of the rank that has the most.
   int64_t FullestBytes() const;
