@@ -3,8 +3,7 @@
 // MPI_Init and the first calls after it wait for every rank without a deadline, forever if a rank is stopped, hangs on
 // a file server, or its host is gone. Nothing can be saved then, and MPI cannot name the missing ranks; so a process
 // that waits too long prints a message and exits, and its launcher ends the job.
-// Threads: watches on a thread of its own, which makes no MPI call. Limitation: no deadline if the thread cannot be
-// created.
+// Threads: watches on its own thread, which makes no MPI call. Limitation: no deadline if that cannot be created.
 #pragma once
 
 #include <condition_variable>

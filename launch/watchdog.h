@@ -8,8 +8,7 @@
 // By then every waiting rank has printed, so the log shows which rank waits for which; the cause is a rank that has not
 // printed, or that does not wait. If the watchdog cannot make its message (no memory), it prints that to stderr and the
 // run continues. The watchdog never ends a run: the waits do, and DeviceWatch (runtime/device_watch.h).
-// Threads: watches on a thread of its own, which only reads. Blocking: the destructor joins that thread, within a
-// moment.
+// Threads: watches on a thread of its own, which only reads. Blocking: the destructor joins that thread at once.
 #pragma once
 
 #include <condition_variable>

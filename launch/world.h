@@ -1,7 +1,6 @@
 // World gives a process its rank, its communicator and its CPU threads.
 //
-// Under mpirun or srun the communicator is MPI's. A process started without them is the only rank and does not start
-// MPI.
+// Under mpirun or srun the communicator is MPI's. A process without a launcher is the only rank and starts no MPI.
 #pragma once
 
 #include <memory>

@@ -2,8 +2,8 @@
 // others name their sources, if any. Pure function.
 //
 // Update k is counted from 1, and t = k − 1 is the number of updates before it. Of RateOptions, W is warmup_updates
-// (while t < W, the rate grows linearly), `init` is warmup_initial_rate, `end` is end_rate, and D is decay_updates;
-// `total` is the number of updates in the run.
+// (while t < W, the rate grows linearly), `init` is warmup_initial_rate, `end` is end_rate, D is decay_updates, and
+// `peak` and `power` are the fields of these names. `total` is the number of updates in the run.
 //   inverse_sqrt  t < W: init + t·(peak − init)/W; else peak·sqrt(W/t)      (W = 0: peak·sqrt(1/max(t, 1)))
 //   polynomial    t < W: peak·t/W; else (peak − end)·(1 − (t − W)/(total − W))^power + end
 //   constant      t < W: init + t·(peak − init)/W; else peak

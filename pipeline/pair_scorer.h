@@ -35,11 +35,10 @@ struct PairScore {
 
 class PairScorer {
  public:
-  // Loads the checkpoint's model over the ranks, for batches of up to `batch_tokens` rows per side; on a GPU the
-  // target's rows are rounded up to a multiple of Workspace::LogitRows. `timeout`: of each wait for a peer.
-  // `checkpoint` must outlive the scorer.
-  // Errors: InvalidArgument if batch_tokens is below 32; ResourceExhausted, DataLoss. An error of one rank is returned
-  // on all.
+  // Loads the checkpoint's model over the ranks, for batches of up to `batch_tokens` rows (tokens with </s>) of sources
+  // and as many of targets; on a GPU the targets' are rounded up to a multiple of Workspace::LogitRows (chunk_part.h).
+  // `timeout`: of each wait for a peer. `checkpoint` must outlive the scorer. Errors, the same on all ranks:
+  // InvalidArgument if batch_tokens is below 32; those of Engine::Create and ModelCheckpoint::ReadWeights.
   static absl::StatusOr<std::unique_ptr<PairScorer>> Create(ModelCheckpoint& checkpoint, int32_t batch_tokens,
                                                             const Stream& stream, Communicator& communicator,
                                                             absl::Duration timeout);
@@ -66,7 +65,7 @@ class PairScorer {
   ModelCheckpoint& checkpoint_;
   Communicator& communicator_;
   absl::Duration timeout_;
-  int64_t pair_rows_ = 0;  // rows of a batch, per side, that pairs may take
+  int64_t pair_rows_ = 0;  // rows of a batch's sources, and of its targets, that pairs may take
   PipelineLayout pipeline_;
   std::unique_ptr<Engine> engine_;
 };

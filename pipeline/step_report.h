@@ -62,8 +62,7 @@ class StepReport {
   double Seconds() const { return session_.Seconds(); }
 
   // Reports step number progress.step, which has just ended; `batches` are the step's, of `corpus`.  Every rank calls
-  // it.
-  // Errors: those of Communicator::Wait.
+  // it. Errors: those of Communicator::Wait.
   absl::Status Send(Engine& engine, const StepResult& result, const TrainingProgress& progress, double learning_rate,
                     const Corpus& corpus, const StepBatches& batches);
 

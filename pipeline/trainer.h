@@ -86,6 +86,7 @@ class Trainer {
   absl::StatusOr<bool> ResumeLatest(const FindCheckpoint& find = {});
   // Resume continues from the checkpoint `chosen`; InitializeFrom starts a new run from its weights (`weights`: also
   // those of a model with fewer layers; LoadedState). Rank 0's `chosen` counts; other ranks may pass any status.
+  // Errors: those of TrainingCheckpoints::Load.
   absl::Status Resume(absl::StatusOr<FoundCheckpoint> chosen);
   absl::Status InitializeFrom(absl::StatusOr<FoundCheckpoint> chosen, LoadedState weights = LoadedState::kWeights);
   // Call after Resume or ResumeLatest. BeginDataAnew continues at the beginning of the training data, as a run with

@@ -32,7 +32,7 @@ namespace hadal {
 // The result of a validation's translations.
 struct TranslatedValidation {
   std::optional<TranslationScores> scores;  // nullopt if all sentences were left out
-  // [corpora] of each one's sentences, if any; empty if there is only one corpus.
+  // [corpora] the scores of each corpus; nullopt: none of its sentences was translated. Empty: there is only one.
   std::vector<std::optional<TranslationScores>> corpora;
   std::string sample;  // one translation to show to the user: source, reference and hypothesis, one line each; or empty
   std::string warning;  // in plain words, if the translations hardly depend on the sources; or empty

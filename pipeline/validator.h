@@ -38,7 +38,7 @@ struct ValidatorSetup {
   int64_t max_sentences = 0;                         // 0: all that fit
   TranslateValidation bleu;                          // may be empty: no BLEU
   ValidationMetric metric = ValidationMetric::kNll;  // the others need `bleu`
-  int32_t keep_best = 1;                             // steps that progress.best lists at most
+  int32_t keep_best = 1;                             // the most steps that progress.best lists
   MetricsSink* sink = nullptr;  // on the rank that reports, null elsewhere; must outlive the validator
 };
 
@@ -48,8 +48,8 @@ class Validator {
   static absl::StatusOr<Validator> Create(const ValidatorSetup& setup);
 
   // Validates the weights of `engine` after `progress`.step steps. Sets progress.validation_nll and reports the outcome
-  // to the sink. Adds the step to progress.best if its score is among the best, except while steps are being skipped:
-  // their weights are not saved, and the best must be in a checkpoint. If the score is not better than the best one,
+  // to the sink. Adds the step to progress.best if its score is among the best, unless the update of this step was
+  // skipped: no checkpoint is then saved, and the best must be in one. If the score is not better than the best one,
   // counts a validation without improvement.
   // Errors: those of Communicator::Wait and of the translation; then `progress` may be written in part, and nothing is
   // reported.
@@ -58,8 +58,7 @@ class Validator {
   int64_t sentences() const { return identity_.samples; }
   // The identity of the sentences that are validated; independent of how they are packed.
   const DataIdentity& identity() const { return identity_; }
-  // Sentences of the corpus that are left out because a side does not fit a micro-batch or exceeds the longest sentence
-  // allowed.
+  // Sentences that are left out because a side does not fit a micro-batch or exceeds the longest sentence allowed.
   int64_t too_long() const { return too_long_; }
 
  private:

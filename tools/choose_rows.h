@@ -7,8 +7,7 @@
 
 namespace hadal {
 
-// Returns the indices of the rows to show out of `count`: all, or `most` of them, evenly spread and including both
-// ends.
+// Returns the indices of the rows to show out of `count`: all, or `most` of them, evenly spread, with both ends.
 inline std::vector<int> ChooseRows(int count, int most) {
   const int shown = std::max(0, std::min(count, most));
   std::vector<int> rows(shown);

@@ -63,8 +63,7 @@ absl::StatusOr<CheckpointReader> OpenLatest(const std::string& run_directory, co
 absl::StatusOr<FoundCheckpoint> FindLatest(const std::string& run_directory, const FindOptions& options = {});
 
 // Returns the run directory for a path that a user gave: that of the run directory itself or of its checkpoints folder.
-// Returns "" if the path is a checkpoint's (has a manifest, or a checkpoint's name).  Errors: NotFound if it is none of
-// these.
+// Returns "" if the path is a checkpoint's (has a manifest, or a checkpoint's name).  Errors: NotFound otherwise.
 absl::StatusOr<std::string> RunOf(const std::string& run_or_checkpoint);
 // Whether the checkpoint is in the run's own checkpoints folder, links followed.
 bool IsOfRun(const std::string& checkpoint, const std::string& run_directory);
@@ -83,9 +82,8 @@ absl::Status RemoveLeftovers(const std::string& run_directory, const std::string
 
 // Renames the checkpoints after `step` to step_N.abandoned.<attempt>, so that a run that continues from an earlier step
 // never loads them. Points `latest` at `step` if that checkpoint exists. Points `best` at the checkpoint that was the
-// best when `step` was saved, if `best` refers to a later step, to an earlier step than that, or to no checkpoint of
-// the run; removes `best` if that checkpoint was deleted. (A `best` of a later step would refer to the new checkpoint
-// with that number.)
+// best when `step` was saved; if that was deleted, removes a `best` that refers to a later step (it would refer to the
+// new checkpoint with that number) or to no checkpoint.
 // Step −1 renames all checkpoints, for a run that continues from another run's checkpoint.
 // Returns the renamed directories.  Errors: Aborted if another attempt owns the run directory; those of files.
 absl::StatusOr<std::vector<std::string>> SetAsideLaterCheckpoints(const std::string& run_directory, int64_t step,
@@ -129,7 +127,7 @@ struct CheckpointCommitterOptions {
 // Rank 0's contents of a checkpoint, besides the ranks' files.
 struct CommitRequest {
   TrainingProgress progress;
-  std::string config_text;
+  std::string config_text;              // the resolved configuration
   std::string model_settings;           // ModelSettingsJson, or empty
   InputKind inputs = {};                // of the training data
   std::vector<WrittenFile> files;       // every rank's

@@ -1,18 +1,18 @@
 // Starts a deeper model from the weights of a trained one by repeating its layers, near the checkpoint's loss or at it.
 //
 //   layer i of n starts as layer floor(i m / n) of the checkpoint's m; the copies of a layer follow one another
-// Branch and residual gains are b, r and norm gains k in the checkpoint, b', r', k' in the model. What the rules do not
-// name starts as itself.
+// Branch gains are b, residual gains r and norm gains k; in the model b', r', k'. All else starts as itself.
 //
 // kSplit: a layer is seen as one step of Euler's method; each of its c copies is a step of 1/c of its length:
 //   F' = b·r' / (c·b'·r) · F              the weight and bias of a branch's last product, or of the norm after it
-//   γ' = s·sign(γ)·|γ/s|^(1/c), β' = β/c   a norm on the residual stream (post-norm); s: root mean square of γ, which
-//                                         the next norm removes
+//   γ' = s·sign(γ)·|γ/s|^(1/c), β' = β/c   scale and shift of a norm on the residual stream (post-norm); s: root mean
+//                                         square of γ, a factor that the next norm removes
 // kZero: the first copy is the layer itself, for the new depth; the others are added so that they change nothing, up to
 // the norms' epsilon:
 //   first copy   F' = b·r' / (b'·r) · F; a norm in front of a branch γ' = k/k'·γ, β' = k/k'·β
-//   others       F' = 0; in its place the layer's learned gain, if there is one; ω' its first value, one for all
-//   post-norm    γ' = 1, β' = 0 of all norms behind the layer's last branch; the last copy's last norm takes γ, β
+//   others       F' = 0, or in its place the sublayer's learned gain, if it has one; Admin's ω' is the same for all
+//                elements: its initial constant (post-norm), else 1
+//   post-norm    γ' = 1, β' = 0 of all norms behind the first copy's last branch but the last, which has γ, β
 // Source: of kSplit, for plain residuals, Chang et al., "Multi-level residual networks from dynamical systems view",
 // ICLR 2018; the gains and norms are ours. Of kZero, adding layers that are the identity, Chen et al., "Net2Net", ICLR
 // 2016.
@@ -29,8 +29,8 @@ namespace hadal {
 
 enum class DeepeningRule { kSplit, kZero };
 
-// How a parameter starts: factor · s·sign(w)·|w/s|^power + offset of the checkpoint's parameter `source` (s: root mean
-// square).
+// How a parameter starts from w, the checkpoint's parameter `source`, of root mean square s:
+//   factor · s·sign(w)·|w/s|^power + offset
 struct DeepenedParameter {
   int32_t source = 0;
   float factor = 1;

@@ -21,24 +21,21 @@ namespace hadal {
 
 class ModelCheckpoint {
  public:
-  // `path`: a checkpoint, or a run directory, of which it opens the best checkpoint by validation, else the newest
-  // valid one.
-  // Errors: NotFound, DataLoss; FailedPrecondition if this version of hadal would build a model other than the saved
-  // one.
+  // `path`: a checkpoint, or a run directory: its best checkpoint by validation, else the newest valid one.
+  // Errors: NotFound, DataLoss; FailedPrecondition if this version of hadal would build another model.
   static absl::StatusOr<ModelCheckpoint> Open(const std::string& path);
 
   const CheckpointReader& reader() const { return reader_; }
   const std::string& directory() const { return reader_.directory(); }
   const ModelPlan& plan() const { return *plan_; }
   const TrainingProgress& progress() const { return reader_.manifest().progress; }
-  // How its training text and features were made. The width of frames is known of every checkpoint.
+  // How its training text and features were made. Of older checkpoints only the width of frames is known.
   const InputKind& inputs() const { return inputs_; }
   const std::string& config_text() const { return reader_.manifest().config_text; }  // the run's, resolved
   const Vocabulary& source_vocabulary() const { return source_; }                    // the target's without one
   const Vocabulary& target_vocabulary() const { return target_; }
 
-  // Reads every weight that `parameters` stores. REQUIRES: it was made for plan(), in the memory of `stream`.  Errors:
-  // DataLoss.
+  // Reads all weights that `parameters` stores. REQUIRES: made for plan(), in the memory of `stream`. Errors: DataLoss.
   absl::Status ReadWeights(const ParameterStore& parameters, const Stream& stream);
 
  private:

@@ -55,7 +55,7 @@ struct TrainingCheckpointsOptions {
   NewRows new_rows = NewRows::kDraw;
   std::function<void(std::string_view)> warn;  // called on rank 0 with messages for the user; may be empty
   std::optional<std::string> predecessor;      // rank 0's: see RunOwnership::Options
-  int sight_seconds = 60;                      // for other hosts to see the claim: file systems may cache for 30
+  int sight_seconds = 60;                      // in which all hosts must see the claim: file systems may cache for 30
 };
 
 // A checkpoint chosen by rank 0 and broadcast to all ranks.
@@ -100,9 +100,9 @@ class TrainingCheckpoints {
   // otherwise, also if that cannot be determined. Not collective.
   absl::Status OwnershipLost() const;
 
-  // Starts to save weights, moments and progress as they are now. Errors of Begin, Poll and Finish: Aborted (another
-  // job has claimed the run directory); Unavailable and DeadlineExceeded (a rank was lost). After an error the save is
-  // over and earlier checkpoints are untouched.
+  // Starts to save weights, moments and progress as they are now. `is_best`: `best` is to refer to this checkpoint.
+  // Errors of Begin, Poll and Finish: Aborted (another job has claimed the run directory); Unavailable and
+  // DeadlineExceeded (a rank was lost). After an error the save is over and earlier checkpoints are untouched.
   // Each also keeps now.best true: an earlier step whose save failed is removed; if none is left, the list becomes that
   // of the last checkpoint saved or loaded, so that the next better validation is saved as `best`.
   absl::Status Begin(TrainingProgress& now, bool is_best);

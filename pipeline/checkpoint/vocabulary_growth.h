@@ -1,5 +1,6 @@
-// Starts a model from a checkpoint of another vocabulary that has fewer tokens, or the same in another order: the rows
-// of a vocabulary's tables, its embeddings and an untied output projection, go by token. (There are no output biases.)
+// Starts a model from a checkpoint of another vocabulary that has fewer tokens, or the same in another order. Each row
+// of a vocabulary's tables (its embeddings and an untied output projection; there are no output biases) belongs to a
+// token of the model, and starts as follows:
 //
 //   a token of the checkpoint   its row there, whatever its id is in the model
 //   another token               a new row: drawn as that of a new model (layers/initialization.h: a function of the
@@ -50,8 +51,8 @@ struct TokenRows {
 // Errors: IdsOfTokens'; those of reading.
 absl::StatusOr<TokenRows> FindTokenRows(CheckpointReader& checkpoint, std::span<const Attachment> vocabularies);
 
-// As CompareParameters, but tables whose rows move have a row for each id of the checkpoint. `rows` null: any number,
-// of every table.
+// As CompareParameters, but of tables whose rows move the checkpoint has a row for each of its own ids. `rows` null:
+// every table may have any number of rows.
 absl::Status CompareBesideRows(const std::vector<CheckpointParameter>& checkpoint, const ModelPlan& model,
                                const TokenRows* rows = nullptr);
 

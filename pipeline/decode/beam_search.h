@@ -36,14 +36,14 @@ namespace hadal {
 
 // KeptTokens and TokenAt draw a token from the model's distribution: temperature, then top-k, then top-p.
 //
-//   w(v) = exp((z_v − z_best) / temperature)           over the tokens that may follow
+//   w(v) = exp((z_v − z_best) / temperature)           z: the logits of the tokens that may follow; z_best: the largest
 //   top-k   keeps the k largest z
 //   top-p   of these, keeps the most likely ones up to and with the token at which their sum reaches p of the whole
 //   P(v) = w(v) / Σ w  of the kept
 // Order by likelihood: larger logit first; ties: lower token first. So both sets are unique.
 // Numerics: double. The kept weights are added in ascending order of tokens if neither top-k nor top-p is set, else in
-// order of likelihood; a draw is the first token whose running sum exceeds u·Σ. So a draw is a function of the row's
-// logits and u.
+// order of likelihood; a draw is the first token whose running sum exceeds u·Σ w, u being the random number. So a draw
+// is a function of the row's logits and u.
 // Cost: one read of the row, and an exp for each token that top-k leaves. Allocates vectors of the row's length.
 // Source: fairseq's Sampling (fairseq/search.py); Fan et al. 2018 (top-k), Holtzman et al. 2020 (top-p).
 // Thread safety: pure functions.

@@ -81,8 +81,7 @@ class DecodeBlocks {
   DecodeBlocks(const DecodeCapacity& capacity, ArenaLayout& layout);
   void Bind(const Arena& arena);
 
-  // Copy the tables of a lane to its block, in one copy in the stream's order, and store their addresses in the last
-  // argument.
+  // Copy the tables of a lane to its block, in one copy in the stream's order, and return their addresses.
   // REQUIRES: the tables have the capacity's size; the host has waited for the device since the lane's last call of the
   // same function.
   void FillStep(const Stream& stream, int32_t lane, IncrementalRows& rows) const;

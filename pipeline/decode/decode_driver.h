@@ -31,7 +31,7 @@ class DecodeQueue {
   void PutBack(int32_t sentence) { waiting_.push_front(sentence); }
 
  private:
-  // Estimate of the cache rows that a sentence takes, its memory included.
+  // Estimate of the cache rows that a sentence takes, those of its encoder output included.
   int64_t ExpectedRows(int32_t sentence) const;
 
   std::vector<int32_t> source_rows_;

@@ -1,5 +1,4 @@
-// DecodeGroup is the search of one lane: a group of sentences that are encoded together and decoded step by step until
-// all are done.
+// DecodeGroup is the search of one lane: a group of sentences that are encoded together and decoded step by step.
 //
 // It owns the lane's cache rows: every step it gives one to each live hypothesis, and it frees the rows that no live
 // hypothesis uses any more. If a step needs more rows than are free, the last sentence of the group is put back, to be
@@ -31,7 +30,7 @@ class DecodeGroup {
   };
 
   // Starts a group of `sentences`; sources[s] are the tokens of sentence s with </s>, and starts[s] begins its output
-  // (`starts` empty: no output has a beginning, and the sentences' numbers are s).
+  // (`starts` empty: no output has a beginning, and OutputStart::number of sentence s is s).
   // REQUIRES: idle(), the sources and beginnings fit the capacity.
   DecodeCommand Start(std::span<const int32_t> sentences, std::span<const std::vector<int32_t>> sources,
                       std::span<const OutputStart> starts = {});

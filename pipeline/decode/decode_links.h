@@ -4,7 +4,8 @@
 // No deadlock with any amount of buffering: every rank executes commands in the same order, each command in ascending
 // order of chunks, and a message goes from a chunk to the next. So every wait is for something earlier in that order. A
 // send copies the message into a ring of buffers and returns; if the ring is full, it first waits for the oldest send.
-// Threads: one. Blocking: as stated; each wait takes at most the timeout given to Bind.
+// Threads: one. Blocking: as stated; each wait takes at most the timeout given to Bind. Errors: those of
+// Communicator::Wait; of ReceiveCommand also those of DecodeCommand::Read.
 #pragma once
 
 #include <cstdint>

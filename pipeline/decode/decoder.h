@@ -61,7 +61,7 @@ class Decoder {
   // order. `update`: number of updates applied to the weights, which selects the branch gain (BranchNorm); at least 1
   // is used. `starts`: the start of each output; empty: no forced tokens, and OutputStart::number, by which sampling
   // draws, is s for sources[s]. A language model's sources are empty. For a speech model, `utterances` has the frames
-  // of each utterance, and `sources` as many empty entries; its limit is longest_utterance_rows().
+  // of each utterance, and `sources` as many empty entries; the limit of an utterance is longest_utterance_rows().
   // Errors: InvalidArgument naming the first source that is empty or longer than its limit; those of
   // Communicator::Wait.
   // REQUIRES: forced tokens only with DecoderOptions::prefixes, and no more than longest_output_tokens().
@@ -69,9 +69,9 @@ class Decoder {
                                                      std::span<const OutputStart> starts = {},
                                                      std::span<const std::span<const float>> utterances = {});
 
-  // In tokens, without </s>.
+  // The longest source, in tokens without </s>, and the longest utterance, in rows of the encoder (without </s>).
   int64_t longest_source_tokens() const { return capacity().longest_source - 1; }
-  int64_t longest_utterance_rows() const { return capacity().longest_source; }  // of the encoder: no </s>
+  int64_t longest_utterance_rows() const { return capacity().longest_source; }
   // Tokens of the longest output for a source of `source_tokens` tokens.
   int64_t longest_output_tokens(int64_t source_tokens) const {
     return LongestTranslation(parts_.options.beam, source_tokens + (plan_.options.has_encoder() ? 1 : 0),

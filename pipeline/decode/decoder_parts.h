@@ -29,8 +29,7 @@ struct DecoderParts {
   // `communicator`: of the pipeline's stages. `timeout`: of each wait for a peer.
   void Bind(const Arena& arena, Communicator& communicator, absl::Duration timeout);
 
-  // Bytes of device memory that the chunks' recorded graphs (stage/graph_cache.h) use, measured as the decrease of free
-  // memory.
+  // Device memory of the chunks' recorded graphs (stage/graph_cache.h), measured as the decrease of free memory.
   int64_t graph_bytes() const;
 
   const DecoderOptions options;

@@ -140,8 +140,7 @@ class Engine {
   int64_t graph_bytes() const;
   // The buffer into which training steps record their events while it is on (default: off).
   TraceBuffer& trace() { return trace_; }
-  // Sets the observer that sees the tensors of all following steps and evaluations, without a change of their bits;
-  // null: none.
+  // Sets the observer of the tensors of all following steps and evaluations; null: none. It changes no bit.
   void Observe(DepthObserver* observer) { observer_ = observer; }
   // Sets whether following steps and evaluations launch graphs, where they exist (the default), or each kernel by
   // itself. Both give the same bits.
@@ -178,8 +177,7 @@ class Engine {
   // The grid whose communicators move the tensors that kernels work on.
   ProcessGrid& transfers() { return device_grid_ ? *device_grid_ : grid_; }
 
-  // The batches as this rank's kernels take them; for a device, with padding rows (row_bucket.h). Valid until the next
-  // call.
+  // The batches as this rank's kernels take them; on a device with padding (row_bucket.h). Valid until the next call.
   std::span<const PackedBatch> ForKernels(std::span<const PackedBatch> batches);
 
   const PipelineLayout& pipeline_;

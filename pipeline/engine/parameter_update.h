@@ -1,5 +1,4 @@
-// Applies Adam to slices whose moments this rank keeps, in a few long ranges of memory instead of one short range per
-// parameter.
+// Applies Adam to the slices whose moments this rank keeps, in a few long ranges of memory, not one per parameter.
 // Why: a layer of width 64 has 16 parameters, most too short to split over threads. ParameterStore places a sublayer's
 // parameters back to back, so neighbours are updated as one range; only tied tables interrupt it.
 // Groups: rate, epsilon and decay depend on the parameter (ModelOptions::base_width, StackMethod::adam_epsilon_factor,
@@ -36,8 +35,8 @@ struct ParameterUpdate {
   std::vector<UpdateSize>* sizes = nullptr;  // receives one entry for each slice; null: not measured
 };
 
-// Updates `slices` once.  REQUIRES: they are in ascending order and have moments; their gradients are summed over uses
-// and replicas.
+// Updates `slices` once.  REQUIRES: they are in ascending order and have moments; their gradients are summed over
+// replicas and, of tied tables, over their uses.
 void UpdateParameters(const Stream& stream, const ModelPlan& plan, std::span<const StateSlice> slices,
                       const ParameterUpdate& update);
 

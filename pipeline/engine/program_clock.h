@@ -47,8 +47,7 @@ class ProgramClock {
   // Waits until the device has reached the mark, and reads its time.
   void Await(int64_t mark);
   void AwaitAll() { Await(last_); }
-  // Reads the times of the marks that the device has reached. Returns whether the device has reached all marks. Does
-  // not wait.
+  // Reads the times of the marks that the device has reached; returns whether it has reached all. Does not wait.
   bool Poll();
   // The number of marks whose time has been read, over all programs.
   int64_t seen() const { return seen_; }
@@ -77,8 +76,7 @@ class ProgramClock {
 
 // Measures how long a thread was ready to run without a core: other processes, or other ranks of the run, had them.
 //
-// Reads the kernel's counter of the thread (/proc/thread-self/schedstat, second number, nanoseconds); 0 if the kernel
-// has none.
+// Reads the kernel's counter of the thread (/proc/thread-self/schedstat, second number, ns); 0 if there is none.
 // Thread safety: a clock measures the thread that constructed it; any thread may read it. Reading takes about a
 // microsecond.
 class RunQueueClock {

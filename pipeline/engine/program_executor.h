@@ -71,7 +71,7 @@ struct ProgramInputs {
   StepScalars scalars;
   DepthObserver* observer = nullptr;      // sees the tensors and changes no bit of them; may be null
   std::vector<float>* row_nll = nullptr;  // if not null: on the head's rank the nll of every target row is appended
-  ProfileRelay* profile = nullptr;        // only for a forward program that profiles the residual stream
+  ProfileRelay* profile = nullptr;        // null except for a forward program that profiles the residual stream
 };
 
 class ProgramExecutor {

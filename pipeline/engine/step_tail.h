@@ -3,9 +3,9 @@
 //
 //   ReduceTiedGradients → ReduceOverReplicas → ComputeNorm → Update → GatherOverReplicas → DistributeTiedWeights
 // One method per tail instruction of the program (schedule.h); the program executor calls them in this order.
-// On a device with replicas and a sharded optimizer, GatherOverReplicas also launches the update, round by round, so
-// that the first weights travel while the rest is updated. Its launches count as the optimizer's time, the rest as
-// communication.
+// On a device with replicas and a sharded optimizer, GatherOverReplicas also launches the update, round by round
+// (slice_ownership.h), so that the first weights travel while the rest is updated. Its launches count as the
+// optimizer's time, the rest as communication.
 // ComputeNorm also decides whether the update is applied, with the same result on every rank. Each method adds its time
 // to StepResult::times.
 // Threads: one per rank. Blocking: the methods that return a Status are collective; all ranks call them in the same
@@ -56,11 +56,10 @@ struct GlobalGradient {
 
 // The global gradient norm: Σ over (parameter, slice) in plan order, in double, whichever rank owns a slice.
 //
-// After gradients are summed over uses and replicas, every rank sums the squares of the slices it owns. An all-gather
-// gives all ranks all sums, and each adds them in the same order. So the norm, gradient clipping and the decision to
-// skip a step have the same bits for every layout with the same number of replicas. The norms per sublayer come from
-// the same sums at no extra cost. Frozen parameters (ModelPlan::frozen) count for none of this but the norms per
-// sublayer.
+// After gradients are summed over the uses of tied tables and over replicas, every rank sums the squares of its slices.
+// An all-gather gives all ranks all sums, and each adds them in the same order. So the norm, gradient clipping and the
+// decision to skip a step have the same bits for every layout with the same number of replicas. The norms per sublayer
+// come from the same sums. Frozen parameters (ModelPlan::frozen) count for none of this but the norms per sublayer.
 // Threads: the stream's; one thread sums one slice. Blocking: Compute (one all-gather), which every rank of the grid
 // calls at the same place.
 class GradientNorm {
@@ -99,7 +98,7 @@ struct StepResult {
   GlobalGradient gradient;  // with the step's loss sums; the same on every rank
   bool applied = false;     // false: gradient not finite, loss too high, or apply is false; weights are unchanged
   StageTimes times;         // of this rank
-  double seconds = 0;
+  double seconds = 0;       // of the whole step, on this rank
 };
 
 class StepTail {

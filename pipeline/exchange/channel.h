@@ -6,8 +6,7 @@
 // receiver knows a message's size, because all ranks know a step's micro-batches. A header (step, micro-batch, rows)
 // comes first; the receiver compares it with what it expects, so a peer that executes other instructions causes an
 // error instead of wrong numbers.
-// Sender: Send copies the tensors into a free buffer and posts it; when k sends are outstanding it first waits for the
-// oldest.
+// Sender: Send copies the tensors into a free buffer and posts it; if k sends are outstanding, it awaits the oldest.
 // Receiver: posts a receive into every free buffer in advance, so that a rendezvous completes while the stage computes;
 // an input stays in its buffer until the chunk has used it (Release).
 // The buffers are in the memory that the communicator transfers. If that is host memory and kernels run on a device,

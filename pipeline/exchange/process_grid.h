@@ -43,9 +43,9 @@ class ProcessGrid {
 
 // Lists which ranks exchange device memory, in groups for NcclCommunicator::Create: the stages of each replica
 // (neighbours in the pipeline, and the owner of a tied table with the ranks that use it), for messages, and the
-// replicas of each stage, for exchanges. So a rank is in at most two groups and has at most three links, for every
-// number of stages, replicas and chunks. A pure function, the same on every rank. Ranks are world ranks; groups without
-// pairs are omitted.
+// replicas of each stage, for exchanges. So a rank is in at most two groups and has at most three links (two directions
+// of messages, and exchanges; runtime/comm/nccl_link.h), for every number of stages, replicas and chunks. A pure
+// function, the same on every rank. Ranks are world ranks; groups without pairs are omitted.
 std::vector<TransferGroup> TransferGroups(const ModelPlan& plan, const PipelineLayout& pipeline);
 
 // The most connections of any rank: two for each of its pairs, one per direction.

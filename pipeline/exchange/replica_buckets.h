@@ -25,8 +25,7 @@ namespace hadal {
 // replicas of a stage next to each other (Placement::kReplicasTogether), a block is within one node of 8 devices.
 //
 // For each owner, one replica of each block is the owner's relay there: it sums the block's gradients for the owner,
-// and passes the owner's result on to the block. In its own block an owner is its own relay. With R ≤ 8 there is one
-// block.
+// and passes the owner's result on to the block. In its own block an owner is its own relay. R ≤ 8 give one block.
 // Threads: pure.
 struct ReplicaBlocks {
   static constexpr int kReplicas = 8;  // of a block; the last one may have fewer

@@ -2,9 +2,9 @@
 // alone.
 //
 // The batch is the first sentences of the training corpus that fit a micro-batch of DepthOptions::probe_tokens per
-// side. F(x, θ) is the decoder's output for the batch x, and ‖ΔF‖ = ‖F(x, θ) − F(x, θ_0)‖ its change since before the
-// first update. The rank of the output head (of replica 0) stores F(x, θ_0) in RUN_DIR/depth_probe.safetensors, with a
-// checksum, for a resumed run.
+// side. F(x, θ) is the decoder's output for the batch x with the weights θ, and ‖ΔF‖ = ‖F(x, θ) − F(x, θ_0)‖ its change
+// since before the first update, when the weights were θ_0. The rank of the output head (of replica 0) stores F(x, θ_0)
+// in RUN_DIR/depth_probe.safetensors, with a checksum, for a resumed run.
 // Threads: one per rank. Calls that take an engine or collectives are collective and blocking.
 #pragma once
 

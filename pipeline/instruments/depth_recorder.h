@@ -28,10 +28,9 @@ namespace hadal {
 
 // Decides at which steps the instruments record: at all of the first steps, where deep models fail, then evenly spaced
 // on a logarithmic axis.
-//
 // A pure function of the step, so a resumed run records at the same steps as an uninterrupted one.
-// True for steps s < dense_steps, and then for s = ⌈dense_steps·10^(k / per_decade)⌉ for whole k ≥ 0.  REQUIRES: step ≥
-// 0.
+// True for steps < dense_steps, and for those that are ⌈dense_steps·10^(k / per_decade)⌉ for a whole k ≥ 0 (none if
+// per_decade is 0).  REQUIRES: step ≥ 0.
 bool IsRecordingStep(const DepthOptions& options, int64_t step);
 
 class DepthRecorder {
@@ -43,8 +42,7 @@ class DepthRecorder {
                                                                absl::Duration timeout);
 
   // Call before the first step of this process. Returns what will not be recorded and why, "" if nothing; the same on
-  // every rank.
-  // Errors: those of Communicator::Wait.
+  // every rank. Errors: those of Communicator::Wait.
   absl::StatusOr<std::string> Begin(int64_t first_step);
   // Switches on what is to be measured in `step` (counted from 0), in the engine and in the step's `settings`.
   void BeforeStep(int64_t step, UpdateSettings& settings);

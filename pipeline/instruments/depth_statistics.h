@@ -1,4 +1,5 @@
-// DepthStatistics is the observer of the depth instruments: it computes a few sums for each tensor of each sublayer.
+// DepthStatistics is the observer of the depth instruments: it computes a few sums for each tensor of each sublayer
+// (DepthTensor, layers/depth_observer.h).
 // Sums grow with every micro-batch that the engine runs (a step's or the probe's) until Clear.
 // Numerics: squares are summed in double over blocks of kBlock elements; blocks and then micro-batches are added in
 // ascending order (every chunk runs its micro-batches in that order). So the sums are bit-identical for every number of

@@ -1,5 +1,4 @@
-// Finds where a failed step failed: layer, sublayer, direction, tensor, and the last tensor in front of it that was
-// finite.
+// Finds where a step failed: layer, sublayer, direction, tensor, and the last finite tensor in front of it.
 //
 // A step is a function of (seed, step, weights), and a failed one changes no weights. So the step is run again without
 // an update, with an observer that checks every tensor; other steps have no overhead. "First" means first in the lowest

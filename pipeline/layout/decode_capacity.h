@@ -1,5 +1,4 @@
-// Plans the sizes of decoding's buffers: how many sentences are translated together, and how many keys and values are
-// cached.
+// Plans the sizes of decoding's buffers: sentences that are translated together, and keys and values in the caches.
 //
 // A lane is a group of sentences in progress; with as many lanes as ranks, every stage has work. Each lane has a pool
 // of cache rows. A cache row is the key and value [k | v] of one position in every decoder layer: of a position in the
@@ -8,7 +7,7 @@
 // beam · longest_path could be needed: longest_path is the number of tokens of the longest translation, and 1 for the
 // leading </s>. A pool is large enough for one sentence at its longest; more sentences run as long as they fit
 // (decode_group.h puts back those that do not).
-//   bytes a rank = lanes · cache_rows · 2 · (heads of keys · their width) · (4, or 2 in bf16) · (decoder layers there)
+//   bytes a rank = lanes · cache_rows · 2 · (heads of keys · their width) · (4, or 2 in bf16) · (its decoder layers)
 // The capacity is the same on every rank. DecodeCapacity::rows (of a step) and source_rows (of a group's encoding)
 // depend on the options and the model alone, so that a device's products have the same shapes for every number of
 // ranks.

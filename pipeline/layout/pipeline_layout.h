@@ -61,10 +61,10 @@ struct PipelineLayout {
   int outstanding_sends = 2;      // k, messages that a channel may have in flight
   bool device_transfers = false;  // RankResources::device_transfers
   int64_t save_buffer_bytes = 0;  // limit for the buffer into which a save copies state before an update overwrites it
-  ActivationCapacity capacity;
-  int32_t recompute_every = 0;            // recomputation every k sublayers; 0: off
-  bool graphs = true;                     // work is launched as graphs on a device
-  int64_t bucket_rows = 128;              // least size to which a device's micro-batches are rounded up, in rows
+  ActivationCapacity capacity;    // CapacityOf
+  int32_t recompute_every = 0;    // sublayers per recomputed segment; 0: no recomputation
+  bool graphs = true;             // work is launched as graphs on a device
+  int64_t bucket_rows = 128;      // least size to which a device's micro-batches are rounded up, in rows
   std::optional<DecoderOptions> decoder;  // beam search at validations, its sources no longer than training's
   DecodeCapacity decode_capacity;         // the decoder's sizes, if `decoder` is set
   std::vector<int32_t> borders;           // [G + 1]: global chunk g holds sublayers [borders[g], borders[g + 1])

@@ -28,7 +28,7 @@ constexpr Storage DeviceStorage(TrainingPrecision precision) {
 struct BatchOptions {
   int32_t micro_batches = 4;     // M, micro-batches a step (gradient accumulation)
   int32_t source_tokens = 1024;  // capacity of one micro-batch, with </s>; not read without an encoder
-  int32_t target_tokens = 1024;
+  int32_t target_tokens = 1024;  // likewise
 };
 
 // Whether work on a device is launched as graphs (graph_cache.h). kAuto: yes.
@@ -51,7 +51,7 @@ struct PipelineOptions {
   // First sublayer of each chunk but the first, in order of depth; empty: balanced by cost.
   std::vector<int32_t> split;
   int32_t outstanding_sends = 2;  // k, messages that a channel may have in flight
-  int32_t recompute_every = 0;    // recomputation every k sublayers; 0: off
+  int32_t recompute_every = 0;    // sublayers per recomputed segment (stage/chunk.h); 0: no recomputation
   // Limit for a rank's arena; a run that exceeds it does not start. 0: not set; a run then uses a rank's share of the
   // free memory (launch/memory_limit.h).
   int64_t memory_limit_bytes = 0;
@@ -64,8 +64,7 @@ struct PipelineOptions {
   GraphMode graphs = GraphMode::kAuto;
   int64_t bucket_rows = 128;  // least size to which a device's micro-batches are rounded up (row_bucket.h)
   Transport transport = Transport::kAuto;
-  // Beam search for BLEU at validations (validation_bleu.h); its memory is part of every rank's arena. Not set: no
-  // BLEU.
+  // Beam search for BLEU at validations (validation_bleu.h), in memory of every rank's arena. Not set: no BLEU.
   std::optional<DecoderOptions> decoder;
 };
 
@@ -78,13 +77,14 @@ struct OptimizerOptions {
   bool decays_vectors = true;  // whether norms, biases and learned gains decay, too
 };
 
+// pipeline/learning_rate.h has the formulas.
 enum class RateSchedule : int32_t {
-  kInverseSqrt,  // warm-up, then lr·sqrt(W/t)
-  kPolynomial,   // warm-up, then (lr − end)·(1 − progress)^power + end
-  kTFixup,       // lr·sqrt(4000 / (4000 + t)), no warm-up
-  kConstant,     // warm-up, then lr
-  kCosine,       // warm-up, then half a cosine from lr to end
-  kWsd,          // warm-up, then lr, then a decay to end (DecayShape)
+  kInverseSqrt,  // warm-up, then falls as 1/sqrt(update)
+  kPolynomial,   // warm-up, then a polynomial from peak to end_rate
+  kTFixup,       // no warm-up
+  kConstant,     // warm-up, then peak
+  kCosine,       // warm-up, then half a cosine from peak to end_rate
+  kWsd,          // warm-up, then peak, then a decay to end_rate (DecayShape)
 };
 // Whether the schedule reaches its last rate at the run's last update, so that all rates depend on the run's length.
 inline bool EndsWithRun(RateSchedule schedule) {
@@ -129,7 +129,7 @@ struct CheckpointOptions {
   double every_minutes = 30;  // longest time between the beginnings of two saves; 0: not by time
   int32_t keep_last = 3;      // 0: all
   int64_t keep_every = 0;     // also keeps steps that are multiples of this; 0: none
-  int32_t keep_best = 1;      // the best ones that are also kept
+  int32_t keep_best = 1;      // also keeps so many of the best by validation (ValidationOptions::metric)
   bool save_at_end = true;
 };
 
@@ -149,7 +149,7 @@ struct HealthOptions {
 // The depth instruments (instruments/depth_recorder.h).
 struct DepthOptions {
   bool enabled = true;
-  int64_t dense_steps = 100;   // so many first steps are all recorded
+  int64_t dense_steps = 100;   // every step before this one is recorded
   int32_t per_decade = 20;     // later records per tenfold increase of the step; 0: none
   int32_t probe_tokens = 128;  // capacity of each side of the probe batch; 0: no probe
 };
@@ -171,10 +171,11 @@ struct TrainOptions {
   CheckpointOptions checkpoint;
   HealthOptions health;
   DepthOptions depth;
-  int32_t log_every_steps = 1;               // steps between records of the stages' times (one small exchange)
-  std::vector<double> sampling_temperature;  // of each epoch; the last one also for all later epochs; empty: 1
-  SpecAugment spec_augment;                  // for speech, in training
-  double max_left_out = 0.9;                 // a run with a larger share of too long training samples does not start
+  int32_t log_every_steps = 1;  // steps between records of the stages' times (one small exchange)
+  // By which corpora are sampled (runtime/data/sampling_order.h): of each epoch, and the last of all later; empty: 1.
+  std::vector<double> sampling_temperature;
+  SpecAugment spec_augment;   // for speech, in training
+  double max_left_out = 0.9;  // the largest share of training samples that are too long with which a run starts
 };
 
 }  // namespace hadal

@@ -36,9 +36,8 @@ struct ScheduleCheckOptions {
 struct ScheduleReport {
   std::vector<std::vector<int>> peak_live;   // [S][v] most micro-batches live on the chunk at once
   std::vector<std::vector<int>> peak_input;  // [S][v] most of them at once whose input half has not ended
-  std::vector<int>
-      peak_live_of_rank;          // [S] most live at once on all of a rank's chunks together, ≤ the sum of peak_live
-  std::vector<int> peak_pending;  // [S] most weight halves pending at once on all of a rank's chunks together
+  std::vector<int> peak_live_of_rank;        // [S] most live at once on all chunks of a rank, ≤ the sum of peak_live
+  std::vector<int> peak_pending;             // [S] most weight halves pending at once on all chunks of a rank
 };
 
 // Errors, naming rank, instruction and what was expected:

@@ -67,8 +67,7 @@ struct Replay {
   double BubbleFraction() const;
 };
 
-// Errors: those of CheckSchedule; InvalidArgument if costs are not G finite numbers ≥ 0, or links neither G - 1 nor
-// none.
+// Errors: those of CheckSchedule; InvalidArgument unless costs are G finite numbers ≥ 0, and links G - 1 or none.
 absl::StatusOr<Replay> ReplaySchedule(const std::vector<RankProgram>& programs, const ScheduleShape& shape,
                                       const ReplayCosts& costs, const ReplayOptions& options);
 

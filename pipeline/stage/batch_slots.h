@@ -3,8 +3,7 @@
 //
 // Fill copies a micro-batch to its slot's block (kernels/device_batch.h) in one transfer, when its forward starts. All
 // kernels of its forward and backward read the block. The block's address is fixed, so a CUDA graph recorded for one
-// micro-batch can be launched for the next in the same slot. The host builds the blocks in pinned memory of the same
-// size.
+// micro-batch can be launched for the next in the same slot. The host builds the blocks in pinned memory.
 // Thread safety: one thread.
 #pragma once
 

@@ -210,8 +210,7 @@ class Chunk {
   void Forward(SublayerContext& context, std::span<const ConstAnyMatrix> inputs);
   // The head, which has the losses of the last Forward; null if another chunk has it.
   const OutputHead* head() const { return head_; }
-  // Computes the backward of the micro-batch that last ran forward in its slot. `output_gradients`: one per output
-  // edge.
+  // Computes the backward of the micro-batch that last ran forward in its slot. `output_gradients`: one an output edge.
   void Backward(SublayerContext& context, std::span<const ConstAnyMatrix> output_gradients,
                 const BackwardHooks& hooks = {});
   // The input half of a backward: computes the gradients of the input edges and keeps the pending tensors in `slot`.

@@ -1,4 +1,4 @@
-// GraphCache records the launches of a chunk's phase for a micro-batch and replays them as a CUDA graph.
+// GraphCache records the launches of a chunk's phase (GraphPhase) for a micro-batch and replays them as a CUDA graph.
 //
 // Purpose: a chunk of hundreds of sublayers needs thousands of launches per micro-batch, which take the host longer
 // than the kernels take the GPU.

@@ -4,7 +4,8 @@
 // Sharded (ZeRO-1, Rajbhandari et al. 2020, arXiv 1910.02054): each replica stores the moments of only the slices it
 // owns (slice_ownership.h), 8 bytes per element. For weights that matrix products read in bf16, it also stores only its
 // own slices' fp32 masters, 4 bytes per element (layers/parameter_store.h). Not sharded: every replica stores all.
-// Every replica always stores all gradients and all weights in the type that kernels read:
+// Every replica always stores all gradients (4 bytes per element) and all weights in the type that kernels read (4 or
+// 2). With 8 bytes of moments and, for rounded weights, 4 of masters:
 //
 //   bytes per element, R replicas     fp32 run     bf16 run, read by products   bf16 run, read by other kernels
 //   not sharded                       16           2 + 4 + 12 = 18              16
@@ -29,7 +30,7 @@ struct StateSlice {
   int32_t parameter = 0;
   int64_t slice = 0;
   int owner = 0;  // replica
-  int round = 0;  // in which the replicas exchange it
+  int round = 0;  // in which the replicas exchange it (slice_ownership.h)
   int64_t elements = 0;
   Vector weight;               // fp32; empty if another replica keeps it
   VectorOf<BFloat16> rounded;  // the weight as products read it; empty if kernels read `weight`

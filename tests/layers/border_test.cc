@@ -1,18 +1,13 @@
 #include "layers/border.h"
 
 #include "gtest/gtest.h"
+#include "tests/support/tiny_plan.h"
 
 namespace hadal {
 namespace {
 
 ModelPlan Plan() {
-  ModelOptions options{.encoder_layers = 2,
-                       .decoder_layers = 2,
-                       .d_model = 8,
-                       .d_ff = 16,
-                       .heads = 2,
-                       .source_vocabulary = 20,
-                       .target_vocabulary = 20};
+  ModelOptions options = TinyModel({.encoder_layers = 2, .decoder_layers = 2, .d_ff = 16, .heads = 2});
   return ModelPlan::Make(options);
 }
 

@@ -2,6 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "layers/method_presets.h"
+#include "tests/support/tiny_plan.h"
 
 namespace hadal {
 namespace {
@@ -9,14 +10,12 @@ namespace {
 using ::testing::HasSubstr;
 
 ModelPlan PlanOf(ResidualMethod method, int32_t d_model = 32) {
-  ModelOptions model{.encoder_layers = 2,
-                     .decoder_layers = 2,
-                     .d_model = d_model,
-                     .d_ff = 4 * d_model,
-                     .heads = 2,
-                     .source_vocabulary = 20,
-                     .target_vocabulary = 20,
-                     .max_positions = 16};
+  ModelOptions model = TinyModel({.encoder_layers = 2,
+                                  .decoder_layers = 2,
+                                  .d_model = d_model,
+                                  .d_ff = 4 * d_model,
+                                  .heads = 2,
+                                  .max_positions = 16});
   ApplyResidualMethod(method, model);
   return ModelPlan::Make(model);
 }

@@ -6,6 +6,7 @@
 #include "layers/method_presets.h"
 #include "runtime/data/packed_batch.h"
 #include "runtime/random.h"
+#include "tests/support/tiny_plan.h"
 
 namespace hadal {
 namespace {
@@ -74,14 +75,9 @@ double StartOf(const ModelPlan& plan, const ParameterRecord& record) {
 class InitializationTest : public ::testing::TestWithParam<ResidualMethod> {};
 
 TEST_P(InitializationTest, EveryParameterHasItsDistribution) {
-  ModelOptions options{.encoder_layers = 3,
-                       .decoder_layers = 4,
-                       .d_model = 64,
-                       .d_ff = 192,
-                       .heads = 4,
-                       .source_vocabulary = 300,
-                       .target_vocabulary = 300,
-                       .sharing = EmbeddingSharing::kNone};
+  ModelOptions options =
+      TinyModel({.encoder_layers = 3, .decoder_layers = 4, .d_model = 64, .d_ff = 192, .heads = 4, .vocabulary = 300});
+  options.sharing = EmbeddingSharing::kNone;
   ApplyResidualMethod(GetParam(), options);
   const ModelPlan plan = ModelPlan::Make(options);
   for (int32_t p = 0; p < static_cast<int32_t>(plan.parameters.size()); ++p) {
@@ -121,15 +117,7 @@ TEST_P(InitializationTest, EveryParameterHasItsDistribution) {
 INSTANTIATE_TEST_SUITE_P(Methods, InitializationTest, ::testing::ValuesIn(AllResidualMethods()),
                          [](const auto& info) { return ResidualMethodName(info.param); });
 
-ModelOptions TinyOptions() {
-  return {.encoder_layers = 1,
-          .decoder_layers = 1,
-          .d_model = 8,
-          .d_ff = 16,
-          .heads = 2,
-          .source_vocabulary = 20,
-          .target_vocabulary = 20};
-}
+ModelOptions TinyOptions() { return TinyModel({.d_ff = 16, .heads = 2}); }
 
 TEST(InitializationTest, PaddingRowIsZeroAndParametersDiffer) {
   ModelOptions options = TinyOptions();
@@ -145,13 +133,8 @@ TEST(InitializationTest, PaddingRowIsZeroAndParametersDiffer) {
 }
 
 TEST(InitializationTest, ThreadsAndSlicesChangeNothing) {
-  ModelOptions options{.encoder_layers = 1,
-                       .decoder_layers = 1,
-                       .d_model = 256,
-                       .d_ff = 16,
-                       .heads = 2,
-                       .source_vocabulary = 5000,
-                       .target_vocabulary = 5000};  // the table has two slices
+  ModelOptions options =
+      TinyModel({.d_model = 256, .d_ff = 16, .heads = 2, .vocabulary = 5000});  // the table has two slices
   const ModelPlan plan = ModelPlan::Make(options);
   EXPECT_EQ(SliceCount(plan.parameters[0]), 2);
   const std::vector<float> serial = WholeParameter(plan, 0, 1);

@@ -5,20 +5,14 @@
 
 #include "gtest/gtest.h"
 #include "layers/method_presets.h"
+#include "tests/support/tiny_plan.h"
 
 namespace hadal {
 namespace {
 
 // The tables are one parameter of two slices.
 ModelPlan SmallPlan(Storage storage, ResidualMethod method = ResidualMethod::kDeepNorm) {
-  ModelOptions model{.encoder_layers = 1,
-                     .decoder_layers = 1,
-                     .d_model = 16,
-                     .d_ff = 40,
-                     .heads = 2,
-                     .source_vocabulary = 70000,
-                     .target_vocabulary = 70000,
-                     .max_positions = 8};
+  ModelOptions model = TinyModel({.d_model = 16, .d_ff = 40, .heads = 2, .vocabulary = 70000});
   ApplyResidualMethod(method, model);
   ModelPlan plan = ModelPlan::Make(model);
   plan.compute_storage = storage;

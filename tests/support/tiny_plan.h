@@ -15,16 +15,18 @@ struct TinyShape {
   int32_t max_positions = 8;
 };
 
-// The plan has ModelOptions' defaults for everything else.
-inline ModelPlan TinyPlan(const TinyShape& shape = {}) {
-  return ModelPlan::Make({.encoder_layers = shape.encoder_layers,
-                          .decoder_layers = shape.decoder_layers,
-                          .d_model = shape.d_model,
-                          .d_ff = shape.d_ff,
-                          .heads = shape.heads,
-                          .source_vocabulary = shape.encoder_layers > 0 ? shape.vocabulary : 0,
-                          .target_vocabulary = shape.vocabulary,
-                          .max_positions = shape.max_positions});
+// ModelOptions' defaults for everything else.
+inline ModelOptions TinyModel(const TinyShape& shape = {}) {
+  return {.encoder_layers = shape.encoder_layers,
+          .decoder_layers = shape.decoder_layers,
+          .d_model = shape.d_model,
+          .d_ff = shape.d_ff,
+          .heads = shape.heads,
+          .source_vocabulary = shape.encoder_layers > 0 ? shape.vocabulary : 0,
+          .target_vocabulary = shape.vocabulary,
+          .max_positions = shape.max_positions};
 }
+
+inline ModelPlan TinyPlan(const TinyShape& shape = {}) { return ModelPlan::Make(TinyModel(shape)); }
 
 }  // namespace hadal

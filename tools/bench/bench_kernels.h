@@ -55,7 +55,7 @@ struct KernelSpeeds {
 absl::StatusOr<KernelSpeeds> MeasureKernels(const BenchKernelsOptions& options, const Stream& stream,
                                             const std::function<void(const KernelSpeeds&)>& measured = {});
 
-// Measures and writes a table, row by row as results arrive, or JSON.
+// Measures and writes a table, row by row as results arrive, or JSON. Errors: those of MeasureKernels.
 absl::Status RunBenchKernels(const BenchKernelsOptions& options, const Stream& stream, std::ostream& out);
 
 }  // namespace hadal

@@ -1,5 +1,4 @@
-// `hadal bench step` measures a training step and the share of it that its matrix products alone would take (the GEMM
-// limit).
+// `hadal bench step` measures a training step, and how long its matrix products alone would take (the GEMM limit).
 //
 // What: runs random packed batches through a real Engine (weights initialised, gradients, norm, Adam). Steps and the
 // GEMM limit of the same products (tools/bench/gemm_limit.h) are measured in alternation, so that a busy machine slows

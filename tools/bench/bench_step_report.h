@@ -19,8 +19,8 @@ namespace hadal {
 //
 //   linear      a layer [in → out] with R rows: 2·R·in·out forward, and as many for each of the input's and the
 //               weight's gradient
-//   attention   2·d per product and per (query, key) pair that attends; two products forward (scores, output), four
-//               backward. Causal: a query attends to the keys up to itself. tests/parity/bench_torch.py counts the same
+//   attention   2·d_model per product and per (query, key) pair that attends; two products forward (scores, output),
+//               four backward. Causal: a query attends to the keys up to itself. tests/parity/bench_torch.py agrees
 //   recomputed  the additional operations that hadal executes: the scores in each attention backward, and with
 //               recomputation the forward pass a second time, without the output head
 // Rows are those of the sentences, without padding. Norms, softmax, the loss and Adam are left out, as is customary:
@@ -52,7 +52,7 @@ struct BenchStepMeasurement {
 
   // Measured times. Repeat i of a step and repeat i of the limit form a pair.
   std::vector<double> step_seconds;                    // [repeats] of the slowest rank
-  std::vector<std::vector<double>> parts[kStepParts];  // [part][rank][repeats]
+  std::vector<std::vector<double>> parts[kStepParts];  // [part][rank][repeats] seconds
   // The ways in which the GEMM limit runs the products (gemm_limit.h), and the times of each; empty if the limit was
   // not measured.
   std::vector<std::string> ways;
@@ -63,9 +63,10 @@ struct BenchStepMeasurement {
   std::vector<double> launches;        // [ranks] of kernels and graphs in the last step
   std::vector<double> eager_seconds;   // steps without graphs; empty if the run used none
   std::vector<double> eager_launches;  // [ranks] of the last step without graphs
-  std::vector<double> graph_bytes;     // [ranks]
+  std::vector<double> graph_bytes;     // [ranks] of device memory
 
-  std::vector<double> peak_rss_bytes, arena_bytes, plan_bytes;  // [ranks]
+  // [ranks] The process's peak resident memory; its arena; the arena by `hadal plan`, which should be equal.
+  std::vector<double> peak_rss_bytes, arena_bytes, plan_bytes;
 };
 
 // The fastest way of running the products: the limit.

@@ -62,8 +62,7 @@ class DeviceGemmLimit : public GemmLimit {
 };
 
 // The GEMM limit on a CPU: the time of a step's products, attention's among them, if each thread did nothing but fused
-// multiply-adds in registers (cpu::MultiplyInRegisters). No kernel is faster. There is one way, measured for a few
-// milliseconds.
+// multiply-adds in registers (cpu::MultiplyInRegisters). No kernel is faster. There is one way, timed for milliseconds.
 // Threads: the stream's. Blocking.
 class HostGemmLimit : public GemmLimit {
  public:

@@ -1,6 +1,5 @@
 // Measures the time of each sublayer inside a chunk that runs unchanged. A chunk calls its progress hook after every
-// sublayer and every part (pipeline/stage/chunk.h), in an order that follows from the plan alone; the clock is read in
-// that hook.
+// sublayer and every part (pipeline/stage/chunk.h), in an order that follows from the plan alone.
 // Threads: one.
 #pragma once
 

@@ -86,7 +86,7 @@ struct CheckpointExportOptions {
 // checkpoint, under their own names. FILE appears whole or not at all. An existing file with a vocabulary's name is
 // kept if it has the same contents (several exports share it); otherwise it is an error.
 // With a format, the Python package hadal_torch converts such a file to a folder (docs/interchange.md).
-// TERM, INT and HUP end it without a trace, also within import.
+// TERM, INT and HUP end it, as they end import, and leave no new file.
 // Memory: one slice; with a format, the whole model in Python. Errors: AlreadyExists; InvalidArgument (FILE's
 // extension, what the format cannot express, weights that are not finite); those of OpenCheckpoint, of RunHadalTorch
 // and of files.

@@ -1,5 +1,4 @@
-// Expands a grid of runs (configs/compare.proto) into its cells: name, arguments of `hadal train`, config, expected
-// cost.
+// Expands a grid of runs (configs/compare.proto) into cells: name, arguments of `hadal train`, config, expected cost.
 //
 // Cells are ordered by cost, cheapest first, so that a budget excludes only the most expensive ones; cells of equal
 // cost are in the order of the file, with the last axis varying fastest. Every cell's config is loaded and checked
@@ -43,8 +42,7 @@ struct ComparisonGrid {
 // tokens per step × steps (1 step if the run has no limit in steps). Only for comparing cells.
 double CellCost(const config::RunConfig& config);
 
-// Reads a grid. Applies `overrides` ("a.b=c") to every cell. `seeds`: the values of one more axis, "seed"; empty: no
-// such axis.
+// Reads a grid. Applies `overrides` ("a.b=c") to every cell. `seeds`: the values of one more axis, "seed"; empty: none.
 // Errors: those of loading files; InvalidArgument for names of axes or values that are missing, duplicate or not usable
 // as a directory name, for an exclusion with an unknown axis or label, for a grid without cells or of more than
 // 100,000, and for a cell with an invalid config (names the cell).

@@ -35,8 +35,7 @@ absl::Status ApplyOverride(absl::string_view override_text, config::RunConfig& c
 // or cannot be read.
 std::string FieldPosition(const std::string& file, absl::string_view path);
 
-// Reads one file of another schema (configs/compare.proto, configs/machine.proto), with the same checks and the same
-// errors.
+// Reads one file of another schema (configs/compare.proto, configs/machine.proto), with the same checks and errors.
 absl::Status LoadMessage(const std::string& file, google::protobuf::Message& message);
 
 // The config arguments that several subcommands share: FILES… and repeated --set FIELD=VALUE.

@@ -13,7 +13,8 @@ namespace hadal {
 int EditDistance(absl::string_view a, absl::string_view b);
 
 // Returns, ignoring letter case, the nearest candidate (the first of equals) within a third of the name's length, or
-// within two edits for short names; else the first that begins with `name` ("warmup" for "warmup_updates"); else "".
+// within two edits for short names; else the first that begins with `name` ("warmup" for "warmup_updates"), if that has
+// three letters or more; else "".
 std::string NearestName(absl::string_view name, const std::vector<std::string>& candidates);
 
 }  // namespace hadal

@@ -29,12 +29,10 @@ struct EffectiveValue {
   std::string from;   // what a derived value is derived from
 };
 
-// Every field of the schema, in its order.
-// Errors: those of MakeRunOptions.
+// Every field of the schema, in its order.  Errors: those of MakeRunOptions.
 absl::StatusOr<std::vector<EffectiveValue>> EffectiveValues(const config::RunConfig& config);
 
-// The text of config.resolved.textproto.
-// Errors: those of MakeRunOptions.
+// The text of config.resolved.textproto.  Errors: those of MakeRunOptions.
 absl::StatusOr<std::string> ResolvedConfigText(const config::RunConfig& config);
 
 struct ConfigDifference {
@@ -47,7 +45,7 @@ struct ConfigDifference {
 // Compares two configs by their effective values: writing a default value explicitly is not a difference; a derived
 // value (e.g. a gain that depends on the depth) is compared like any other field. Returns all differences in the
 // schema's order. may_change is the schema's option of that name (configs/run.proto), except that stop.steps may not
-// change if the learning rate is "polynomial". Errors: those of MakeRunOptions, for either config.
+// change if a learning rate depends on the run's length (EndsWithRun, train_options.h). Errors: MakeRunOptions'.
 absl::StatusOr<std::vector<ConfigDifference>> CompareConfigs(const config::RunConfig& before,
                                                              const config::RunConfig& after);
 

@@ -1,4 +1,4 @@
-// Reads files in TMX or JSON Lines, which hold both sides of parallel text. The first bytes of a file tell its format.
+// Reads files in TMX or JSON Lines, which hold both sides of parallel text. A file's first bytes determine its format.
 //
 //   TMX (1.1 to 1.4b)  a translation unit is a pair: the <seg> of one variant (<tuv xml:lang="…">, or lang) in each
 //                      language. Inline codes (bpt, ept, it, ph, ut, with sub) are left out with their content, hi only

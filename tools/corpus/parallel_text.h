@@ -43,7 +43,7 @@ struct ParallelLine {
   int64_t number = 0;  // from 1
   std::string source;
   std::string target;
-  std::string invalid;  // empty, or "FILE:LINE: not UTF-8 from byte B of the line on", or "of column 2 on"
+  std::string invalid;  // empty, or "FILE:LINE: not UTF-8 from byte B of the line on" (or "of column 2 on")
   bool empty = false;   // a side is blank
 };
 
@@ -98,8 +98,7 @@ uint64_t HashOfPair(const Direction& direction, const ParallelLine& line);
 
 // Finds the pairs of lines, and the single sides, that have occurred before in the text of a direction.
 //
-// Text is compared by 64-bit hashes. Of n different pairs, about n²/2^65 are wrongly taken for repeated: 3e-4 for 100
-// million.
+// Text is compared by 64-bit hashes. Of n different pairs, about n²/2^65 are wrongly taken for repeated: 3e-4 at 1e8.
 // Memory: three hashes a pair (one for plain text), at most 75 bytes with the free places of the hash sets. The sets of
 // a direction are freed after its last text.
 class RepeatedText {
@@ -113,8 +112,7 @@ class RepeatedText {
 
   explicit RepeatedText(const std::vector<TextPair>& texts);
 
-  // Adds a line of the text with index `text`; `hash`: its HashOfPair. REQUIRES: `text` does not fall from call to
-  // call.
+  // Adds a line of the text with index `text`; `hash`: its HashOfPair. REQUIRES: `text` never decreases.
   Repeated Add(size_t text, const ParallelLine& line, uint64_t hash);
 
  private:

@@ -61,8 +61,7 @@ class TextLines {
   int64_t lines_ = 0;
 };
 
-// Serialises lists of token ids, so that rank 0 can tokenise a text and broadcast the ids. All ranks must run the same
-// binary.
+// Serialises lists of token ids, so that rank 0 can tokenise a text and broadcast the ids. All ranks run one binary.
 using TokenLists = std::vector<std::vector<int32_t>>;
 
 std::string TokenListsToBytes(const TokenLists& lists);

@@ -14,9 +14,9 @@
 //   {"event":"checkpoint","step":…,"directory":…,"seconds":…,"stall_seconds":…,"interval_seconds":…}
 //   {"event":"notice"|"warning"|"sample","step":…,"text":…}     {"event":"finish","reason":…}
 // Doubles are written so that they read back to the same bits. A number that is not finite is null (JSON has no NaN);
-// an absent optional value has no key. Depth norms have four digits. They are written every `depth_every_steps` steps;
-// from the 100th such step on at every tenth of them, from the 1,000th on at every hundredth, and so on, because a deep
-// model has thousands of norms per step.
+// an absent optional value has no key. Depth norms have four digits. They are written at step 1 and every
+// `depth_every_steps` steps; from the 100th such step on at every tenth of them, from the 1,000th at every hundredth,
+// and so on, because a deep model has thousands of norms per step.
 //
 // Resumption: opening with first_step = s leaves out the first step ≥ s and everything after it, so that the lines
 // appended later leave no gap and repeat no step. A line truncated by a crash is left out with everything after it.

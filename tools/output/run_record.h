@@ -32,18 +32,18 @@ struct TextRecord {
 // The layout of the run on its ranks, from its config.
 struct LayoutRecord {
   ScheduleKind schedule = ScheduleKind::k1F1B;
-  ScheduleShape shape;  // of one pipeline, with the whole step's micro-batches
-  int replicas = 1;     // of the pipeline
-  int outstanding_sends = 2;
-  int recompute_every = 0;
+  ScheduleShape shape;                                 // of one pipeline, with the whole step's micro-batches
+  int replicas = 1;                                    // of the pipeline
+  int outstanding_sends = 2;                           // messages that a channel may have in flight
+  int recompute_every = 0;                             // sublayers per recomputed segment; 0: no recomputation
   Placement placement = Placement::kReplicasTogether;  // of the ranks of stages and replicas
 };
 
 struct RunRecord {
   std::string directory;
-  std::string name;  // last component of the directory
-  std::string model;
-  int64_t parameters = 0;
+  std::string name;                                      // last component of the directory
+  std::string model;                                     // RunInfo::model
+  int64_t parameters = 0;                                // their number
   int32_t source_vocabulary = 0, target_vocabulary = 0;  // 0: not recorded
   int32_t frame_width = 0;                               // of speech
   int ranks = 1;

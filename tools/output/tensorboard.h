@@ -15,10 +15,10 @@
 //
 // One file: a resumed run copies what earlier files have of the steps before its first one to a file of its own and
 // puts empty ones in their places, as metrics.jsonl (metrics_jsonl.h). TensorBoard's own way, an event SessionLog START
-// with the first step, is not enough: its data server, the default, ignores it. The file begins with one at step 0,
-// with which a TensorBoard that runs meanwhile takes the copies in place of what it has; without the data server it
-// goes on to a new file only if the one before still exists, so empty ones are removed at the next start. Files that
-// hadal did not write stay.
+// with the first step, is not enough: its data server, the default, ignores it. The file begins with such an
+// event at step 0, at which a TensorBoard that runs meanwhile replaces what it has read by the copies. Without the data
+// server TensorBoard continues with a new file only if the one before still exists, so empty ones are removed at the
+// next start. Files that hadal did not write stay.
 // Source of the format: TensorFlow's event.proto and record_writer.cc; tools/output/tensorboard_event.proto.
 #pragma once
 

@@ -5,8 +5,8 @@
 // sends, receives, update (tied gradients, norm, optimizer, tied weights), checkpoint (with validation). A message is
 // an arrow from its send to its receive, and a bar "in flight" (an asynchronous event of the receiver) from the end of
 // its send to its arrival. A wait is a receive whose message had not arrived when the rank reached it; the slice of the
-// receive itself begins when the message was sent, because Perfetto from version 52 on turns an arrow round that ends
-// in a slice that began earlier. Waiting for outstanding sends at the end of a step is also a wait. The reduction of a
+// receive itself begins when the message was sent, because Perfetto from version 52 on reverses an arrow whose last
+// slice began before its first. Waiting for outstanding sends at the end of a step is also a wait. The reduction of a
 // bucket over replicas is a bar of its owner, from the time its own gradients were complete until all were added. Times
 // are microseconds since the first event, on rank 0's clock; "otherData" has the largest clock error and the number of
 // dropped events.

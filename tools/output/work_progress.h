@@ -55,8 +55,7 @@ int DisplayWidth(std::string_view text);
 // The first `columns` columns of such text.
 std::string CutToWidth(std::string_view text, int columns);
 
-// Breaks text, which may have Paint's colours, at spaces into lines of at most `columns` columns; a longer word stays
-// whole.
+// Breaks text, which may have Paint's colours, at spaces into lines of at most `columns` columns; keeps a longer word.
 std::string WrapAtWords(std::string_view text, int columns);
 
 struct LineSegment {

@@ -1,11 +1,11 @@
-// Predicts when the gradients of a stage are summed over its R replicas, if the sums overlap the last backward of a
-// step.
+// Predicts when the gradients of a stage are summed over its R replicas, if the sums overlap a step's last backward.
 //
 //   start(i)    = max(complete(i), received(i−1))
 //   received(i) = start(i) + pieces · bytes(i) / bandwidth
-//   summed(i)   = max(received(i) + latency, called(i), summed(i−1)) + pieces · adding
-// where i counts the pieces of one owner in order of completion, and called(i) is the time when the host has made the
-// calls for this piece's round and all earlier ones. A piece is the part of a round that has one owner; it is complete
+//   summed(i)   = max(received(i) + latency, called(i), summed(i−1)) + pieces · adding(i)
+// where i counts the pieces of one owner in order of completion, `pieces` is how many replicas' pieces i the owner
+// receives, adding(i) is the time to add one of them, and called(i) is the time when the host has made the calls for
+// this piece's round and all earlier ones. A piece is the part of a round that has one owner; it is complete
 // when the whole round is. Each slice has one owner among the replicas and one round (slice_ownership.h); the owner
 // receives R−1 pieces of it or, with blocks of replicas, a rank about as many as a relay and as an owner
 // (exchange/replica_buckets.h), each over one link within or between nodes. The slices of every owner are spread over
@@ -46,13 +46,13 @@ std::vector<GradientPiece> GradientPieces(const ModelPlan& model, const Pipeline
 int ReplicaRounds(const ModelPlan& model, const PipelineLayout& pipeline, int stage);
 int ReplicaExchanges(const ModelPlan& model, const PipelineLayout& pipeline, int stage);
 
-// The links over which a rank receives the pieces of a round, of each of its buckets.
+// The links over which a rank receives the pieces of a round: within its node (near) and between nodes (far).
 struct ReplicaLinks {
   LinkRate near, far;
-  double near_pieces = 0, far_pieces = 0;
-  double sum_seconds = 0;    // to add one element
-  double round_seconds = 0;  // of a rank's host, to make the calls of a round
-  int rounds_behind = 0;     // exchanges after that of the last round
+  double near_pieces = 0, far_pieces = 0;  // for each bucket that the rank sums
+  double sum_seconds = 0;                  // to add one element
+  double round_seconds = 0;                // of a rank's host, to make the calls of a round
+  int rounds_behind = 0;                   // exchanges after that of the last round
 };
 
 // The update of a stage's weights and their way to its replicas, round by round (StepTail).

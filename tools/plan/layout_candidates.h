@@ -6,7 +6,7 @@
 //   chunks, schedule   1, 2, 3, 4, 6, 8 chunks; with several the interleaved schedules, with one the others. Those that
 //                      split the backward need several stages, and zb_h1 and interleaved_zb memory for several pending
 //                      weight halves, which recomputation does not leave
-//   micro-batches      1/8 to 8 times the config's tokens, none smaller than the longest sentence kept today. The
+//   micro-batches      1/8 to 8 times the config's tokens, none smaller than the longest sentence that fits now. The
 //                      tokens of a step remain the config's: of half as large micro-batches there are twice as many
 //   recompute          off, and on: every k sublayers, where the search finds k
 //   sharding           of the optimizer's state over replicas, or none

@@ -25,7 +25,7 @@
 
 namespace hadal {
 
-// Where the time of a step goes, in seconds; the parts sum to the step.
+// Where the time of a step goes, in seconds; the parts sum to the step. step_breakdown.h defines the first five.
 struct PredictedParts {
   double compute = 0;  // forward, recomputation, backward; mean over the stages
   double host = 0;     // devices wait for their hosts

@@ -1,6 +1,5 @@
 // Searches for the fastest layout of a run on a machine: stages, chunks, replicas, micro-batch, activation
-// recompute, optimizer sharding, schedule. The candidates are those of layout_candidates.h: what the user has set is
-// kept.
+// recompute, optimizer sharding, schedule. layout_candidates.h lists the candidates: what the user has set is kept.
 //
 // How: best-first search. A candidate's first lower bound is its share of the work; when it reaches the head of the
 // queue, it gets the bound of its stages as they would be cut (layout_bounds.h). When it reaches the head again, the

@@ -60,13 +60,12 @@ struct PlanReport {
   DeviceKind device = DeviceKind::kCpu;
   std::vector<ChunkReport> chunks;   // in order of depth, of replica 0
   std::vector<ArenaLayout> layouts;  // [ranks], stages x replicas
-  int64_t relu_mask_bytes =
-      0;  // part of layouts: the most that a rank reserves for ReLU masks, if its device supports them
-  double step_seconds = 0;                     // by replay, plus the optimizer's
-  double optimizer_seconds = 0;                // of the slowest rank
-  double bubble = 0;                           // share of the ranks' time, by replay
+  int64_t relu_mask_bytes = 0;       // part of layouts: the most that a rank reserves for ReLU masks (relu_masks.h)
+  double step_seconds = 0;           // by replay, plus the optimizer's
+  double optimizer_seconds = 0;      // of the slowest rank
+  double bubble = 0;                 // share of the ranks' time, by replay
   std::optional<LayoutPrediction> prediction;  // if costs gave the times
-  std::optional<ClusterNeeds> cluster;         // if a user is to see it
+  std::optional<ClusterNeeds> cluster;         // if requested
 
   // LimitedBytes (memory_fit.h) of the rank that has the most.
   int64_t FullestBytes() const;

@@ -21,7 +21,8 @@ std::string ProfiledKind(const SublayerRecord& record);
 // Errors: those of LoadMessage (config_loading.h); InvalidArgument for a profile without costs.
 absl::StatusOr<config::Profile> LoadProfile(const std::string& file);
 
-// `machine`: gives the links between nodes and whether transfers overlap.
+// `machine`: gives the links between nodes and whether transfers overlap computation; nullopt: all links are the
+// profile's, and none overlaps.
 // Errors: InvalidArgument if another model than `model` was measured, with the first difference.
 absl::StatusOr<std::unique_ptr<StepCosts>> MakeProfiledCosts(const config::Profile& profile, const ModelOptions& model,
                                                              const std::optional<Machine>& machine);

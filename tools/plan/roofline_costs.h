@@ -2,7 +2,8 @@
 //
 //   product m × n × k   max(operations / rate, bytes / bandwidth, one kernel). The rate falls as tiles leave units
 //                       idle: tiles = ⌈m/T⌉·⌈n/T⌉·splits of k, waves = ⌈tiles / units⌉, rate = matmul_flops · tiles /
-//                       (waves · units). k is split (into parts of at least 4 T) if that shortens the product
+//                       (waves · units), with Machine's matmul_units and T = matmul_tile (step_costs.h). k is split
+//                       (into parts of at least 4 T) if that shortens the product
 //   attention           max(operations / attention_flops, bytes / bandwidth, one kernel); scores stay on the chip
 //   joint               the end of a sublayer: bias, dropout, gains, sum and LayerNorm in one pass: bytes / bandwidth,
 //                       at least one kernel

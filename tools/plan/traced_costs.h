@@ -20,7 +20,7 @@ struct TracedCosts {
   std::vector<double> forward_seconds;   // [G]
   std::vector<double> backward_seconds;  // [G]
   int micro_batches = 0;                 // of the replica
-  double span_seconds = 0;
+  double span_seconds = 0;               // the measured time
 };
 
 // Returns the costs of every complete step in the trace, in order.  Errors: DataLoss if the text is not a trace;

@@ -18,8 +18,7 @@
 
 namespace hadal {
 
-// Reads the points (step, value) of `metric` from a run's metrics.jsonl; null becomes NaN. Ignores a truncated last
-// line.
+// Reads the points (step, value) of `metric` from a run's metrics.jsonl; null is NaN. Ignores a truncated last line.
 // Errors: NotFound (no such file), InvalidArgument (a line is not JSON; or no line has the metric: the message lists
 // those that exist).
 absl::StatusOr<Curve> ReadCurve(const std::string& run, const std::string& metric, std::string label);

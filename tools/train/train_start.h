@@ -28,8 +28,7 @@
 
 namespace hadal {
 
-// The devices and communicators of a rank. Separate from AgreedRun, because they must live until a failed job has been
-// aborted.
+// The devices and communicators of a rank. Separate from AgreedRun: they must live until a failed job is aborted.
 struct RunDevice {
   std::function<void(const std::string& what)> hung;         // see DeviceRequest; outlives the others
   std::unique_ptr<Device> device;                            // null: the CPU

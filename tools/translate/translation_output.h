@@ -51,8 +51,7 @@ class OutputFile {
   ~OutputFile();
 
   // `overwrite`: replaces files that are not empty.
-  // Errors: those of CheckOutput for PATH and PATH.partial; Aborted if another process writes PATH; those of creating
-  // files.
+  // Errors: those of CheckOutput for PATH and PATH.partial; Aborted if another process writes PATH; file errors.
   absl::Status Open(const std::string& path, const std::vector<std::string>& inputs, bool overwrite);
   // REQUIRES: Open returned OK, and Finish has not been called.
   std::ofstream& stream() { return stream_; }

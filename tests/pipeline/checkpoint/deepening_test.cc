@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "layers/method_presets.h"
+#include "tests/support/tiny_plan.h"
 
 namespace hadal {
 namespace {
@@ -15,14 +16,11 @@ using testing::FloatEq;
 using testing::HasSubstr;
 
 ModelPlan Model(ResidualMethod method, int encoder_layers, int decoder_layers, int words = 9, int width = 4) {
-  ModelOptions options{.encoder_layers = encoder_layers,
-                       .decoder_layers = decoder_layers,
-                       .d_model = width,
-                       .d_ff = 8,
-                       .heads = 2,
-                       .source_vocabulary = words,
-                       .target_vocabulary = words,
-                       .max_positions = 8};
+  ModelOptions options = TinyModel({.encoder_layers = encoder_layers,
+                                    .decoder_layers = decoder_layers,
+                                    .d_model = width,
+                                    .heads = 2,
+                                    .vocabulary = words});
   ApplyResidualMethod(method, options);
   return ModelPlan::Make(options);
 }

@@ -2,19 +2,12 @@
 
 #include "gtest/gtest.h"
 #include "layers/method_presets.h"
+#include "tests/support/tiny_plan.h"
 
 namespace hadal {
 namespace {
 
-ModelOptions SmallOptions() {
-  return {.encoder_layers = 2,
-          .decoder_layers = 3,
-          .d_model = 8,
-          .d_ff = 16,
-          .heads = 2,
-          .source_vocabulary = 20,
-          .target_vocabulary = 20};
-}
+ModelOptions SmallOptions() { return TinyModel({.encoder_layers = 2, .decoder_layers = 3, .d_ff = 16, .heads = 2}); }
 
 std::vector<ExportedTensor> TensorsOf(ResidualMethod method) {
   ModelOptions options = SmallOptions();

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "layers/initialization.h"
 #include "layers/parameter_store.h"
 #include "runtime/data/language_tags.h"
@@ -15,6 +14,7 @@
 #include "runtime/data/vocabulary_training.h"
 #include "tests/support/small_checkpoint.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/tiny_plan.h"
 
 namespace hadal {
 namespace {
@@ -44,15 +44,9 @@ TEST(IdsOfTokensTest, AReservedTagBecomesALanguages) {
 }
 
 ModelPlan Plan(int32_t ids, EmbeddingSharing sharing) {
-  return ModelPlan::Make({.encoder_layers = 1,
-                          .decoder_layers = 1,
-                          .d_model = kWidth,
-                          .d_ff = 8,
-                          .heads = 1,
-                          .source_vocabulary = ids,
-                          .target_vocabulary = ids,
-                          .max_positions = 8,
-                          .sharing = sharing});
+  ModelOptions model = TinyModel({.d_model = kWidth, .vocabulary = ids});
+  model.sharing = sharing;
+  return ModelPlan::Make(model);
 }
 
 // Of so many words, more than one slice of a table; the model has a new word in front of them and one behind.

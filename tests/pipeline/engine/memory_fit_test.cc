@@ -7,6 +7,7 @@
 #include "layers/method_presets.h"
 #include "layers/parameter_store.h"
 #include "pipeline/engine/engine.h"
+#include "tests/support/tiny_plan.h"
 
 namespace hadal {
 namespace {
@@ -19,14 +20,8 @@ class MemoryFitTest : public ::testing::Test {
   MemoryFitTest() : plan_(ModelPlan::Make(Model())) {}
 
   static ModelOptions Model() {
-    ModelOptions model{.encoder_layers = 6,
-                       .decoder_layers = 6,
-                       .d_model = 16,
-                       .d_ff = 64,
-                       .heads = 2,
-                       .source_vocabulary = 50,
-                       .target_vocabulary = 50,
-                       .max_positions = 64};
+    ModelOptions model = TinyModel(
+        {.encoder_layers = 6, .decoder_layers = 6, .d_model = 16, .d_ff = 64, .heads = 2, .max_positions = 64});
     ApplyResidualMethod(ResidualMethod::kDeepNorm, model);
     return model;
   }
@@ -51,7 +46,6 @@ class MemoryFitTest : public ::testing::Test {
 TEST_F(MemoryFitTest, WithoutALimitThePlanIsAsAskedFor) {
   for (const int32_t k : {0, 3}) {
     const absl::StatusOr<PipelineLayout> pipeline = Fit({.recompute_every = k}, 0);
-    ASSERT_TRUE(pipeline.ok()) << pipeline.status();
     EXPECT_EQ(pipeline->recompute_every, k);
   }
   EXPECT_EQ(Fit({.recompute_auto = true}, 0).status().code(), absl::StatusCode::kInvalidArgument);
@@ -80,7 +74,6 @@ TEST_F(MemoryFitTest, CheckpointingIsChosenOnlyWhereItIsNeeded) {
   const int64_t without = Bytes(0);
   EXPECT_EQ(Fit(automatic, without)->recompute_every, 0);
   const absl::StatusOr<PipelineLayout> tighter = Fit(automatic, without - 1);
-  ASSERT_TRUE(tighter.ok()) << tighter.status();
   EXPECT_GT(tighter->recompute_every, 0);
   EXPECT_LT(Bytes(tighter->recompute_every), without);
   const int64_t least = Bytes(tighter->recompute_every);
@@ -94,7 +87,6 @@ TEST_F(MemoryFitTest, EveryRankHasItsOwnReplicasPlan) {
   const PipelineOptions options{.replicas = kRanks, .recompute_auto = true};
   for (int rank = 0; rank < kRanks; ++rank) {
     const absl::StatusOr<PipelineLayout> pipeline = Fit(options, int64_t{1} << 40, rank);
-    ASSERT_TRUE(pipeline.ok()) << pipeline.status();
     EXPECT_EQ(pipeline->replica, rank);
   }
 }

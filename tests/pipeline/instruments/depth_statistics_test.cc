@@ -4,6 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "pipeline/instruments/depth_recorder.h"
+#include "tests/support/tiny_plan.h"
 
 namespace hadal {
 namespace {
@@ -15,13 +16,7 @@ constexpr int64_t kRows = 301, kWidth = 66;  // more than one block, and a ragge
 class DepthStatisticsTest : public ::testing::TestWithParam<int> {
  protected:
   DepthStatisticsTest()
-      : plan_(ModelPlan::Make({.encoder_layers = 2,
-                               .decoder_layers = 1,
-                               .d_model = kWidth,
-                               .d_ff = kWidth,
-                               .heads = 1,
-                               .source_vocabulary = 10,
-                               .target_vocabulary = 10})),
+      : plan_(TinyPlan({.encoder_layers = 2, .d_model = kWidth, .d_ff = kWidth, .vocabulary = 10})),
         statistics_(plan_, {.source_rows = kRows, .target_rows = kRows, .max_length = kRows},
                     {DepthTensor::kOutput, DepthTensor::kHidden}) {
     for (int64_t i = 0; i < kRows * kWidth; ++i) {
@@ -90,13 +85,7 @@ TEST_P(DepthStatisticsTest, CountsWhatReluLetsThrough) {
 // The longer stack's rows of the widest tensor: more than either stack's of the residual stream.
 TEST_P(DepthStatisticsTest, HasRoomForTheLargestTensor) {
   constexpr int64_t kRoom = 2 * DepthStatistics::kBlock;
-  const ModelPlan plan = ModelPlan::Make({.encoder_layers = 1,
-                                          .decoder_layers = 1,
-                                          .d_model = 8,
-                                          .d_ff = 64,
-                                          .heads = 1,
-                                          .source_vocabulary = 10,
-                                          .target_vocabulary = 10});
+  const ModelPlan plan = TinyPlan({.d_ff = 64, .vocabulary = 10});
   const std::vector<float> ones(kRoom, 1.0f);
   for (const bool longer_source : {false, true}) {
     const int64_t rows = kRoom / 64, few = 3;
