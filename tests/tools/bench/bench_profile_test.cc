@@ -11,6 +11,7 @@
 #include "runtime/data/vocabulary.h"
 #include "tests/support/corpus_of.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/tiny_plan.h"
 #include "tools/bench/bench_step_report.h"
 #include "tools/plan/plan_report.h"
 #include "tools/plan/profiled_costs.h"
@@ -152,14 +153,8 @@ TEST(ShallowModel, IsAsDeepAsItMustBe) {
 }
 
 ModelOptions SmallModel(int encoder_layers) {
-  ModelOptions model{.encoder_layers = encoder_layers,
-                     .decoder_layers = 3,
-                     .d_model = 8,
-                     .d_ff = 24,
-                     .heads = 2,
-                     .source_vocabulary = 50,
-                     .target_vocabulary = 50,
-                     .max_positions = 16};
+  ModelOptions model =
+      TinyModel({.encoder_layers = encoder_layers, .decoder_layers = 3, .d_ff = 24, .heads = 2, .vocabulary = 50});
   ApplyResidualMethod(ResidualMethod::kDeepNorm, model);
   return model;
 }

@@ -7,6 +7,7 @@
 #include "layers/method_presets.h"
 #include "runtime/files.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/tiny_plan.h"
 #include "tools/command_line.h"
 #include "tools/plan/roofline_costs.h"
 #include "tools/plan/step_costs.h"
@@ -149,13 +150,8 @@ Machine Device() {
 }
 
 ModelPlan SmallModel(ResidualMethod method = ResidualMethod::kDeepNorm) {
-  ModelOptions options{.encoder_layers = 2,
-                       .decoder_layers = 3,
-                       .d_model = 512,
-                       .d_ff = 2048,
-                       .heads = 8,
-                       .source_vocabulary = 1000,
-                       .target_vocabulary = 1000};
+  ModelOptions options = TinyModel(
+      {.encoder_layers = 2, .decoder_layers = 3, .d_model = 512, .d_ff = 2048, .heads = 8, .vocabulary = 1000});
   ApplyResidualMethod(method, options);
   return ModelPlan::Make(options);
 }

@@ -10,14 +10,12 @@
 #include "pipeline/engine/engine.h"
 #include "pipeline/exchange/replica_buckets.h"
 #include "pipeline/layout/slice_ownership.h"
+#include "tests/support/tiny_plan.h"
 #include "tools/plan/layout_prediction.h"
 #include "tools/plan/roofline_costs.h"
 
 namespace hadal {
 namespace {
-
-using ::testing::Each;
-using ::testing::Field;
 
 // An element of one replica takes a second on a link of 4 bytes a second.
 constexpr LinkRate kSecondAnElement{.bytes_per_second = 4};
@@ -108,14 +106,8 @@ TEST(GatherBehindUpdate, IsWhatGoingRoundByRoundFinds) {
 
 // 2·2 + 4·3 + 3 = 19 sublayers.
 ModelOptions SmallOptions(EmbeddingSharing sharing) {
-  ModelOptions options{.encoder_layers = 2,
-                       .decoder_layers = 4,
-                       .d_model = 64,
-                       .d_ff = 256,
-                       .heads = 4,
-                       .source_vocabulary = 200,
-                       .target_vocabulary = 200,
-                       .max_positions = 64};
+  ModelOptions options =
+      TinyModel({.encoder_layers = 2, .decoder_layers = 4, .d_model = 64, .d_ff = 256, .heads = 4, .vocabulary = 200});
   options.sharing = sharing;
   ApplyResidualMethod(ResidualMethod::kDeepNorm, options);
   return options;
@@ -227,14 +219,8 @@ TEST_F(GradientPiecesTest, ReplicasExchangeTheirRounds) {
 // What docs/planning.md says of the model of 2,500 sublayers. A rank sends and receives each message of other replicas
 // twice, as gradients and as weights, and both take a group a round (nccl_run_test counts them in runs).
 TEST(ReplicaMessages, AreFewInTheModelOf2500Sublayers) {
-  ModelOptions options{.encoder_layers = 500,
-                       .decoder_layers = 500,
-                       .d_model = 512,
-                       .d_ff = 2048,
-                       .heads = 8,
-                       .source_vocabulary = 32000,
-                       .target_vocabulary = 32000,
-                       .max_positions = 64};
+  ModelOptions options = TinyModel(
+      {.encoder_layers = 500, .decoder_layers = 500, .d_model = 512, .d_ff = 2048, .heads = 8, .vocabulary = 32000});
   ApplyResidualMethod(ResidualMethod::kDeepNorm, options);
   ModelPlan model = ModelPlan::Make(options);
   model.compute_storage = Storage::kBFloat16;
@@ -247,7 +233,6 @@ TEST(ReplicaMessages, AreFewInTheModelOf2500Sublayers) {
   for (int stage = 0; stage < 8; ++stage) {
     RankParts parts(model, plan, stage, Stream::Cpu(1), Purpose::kTraining);
     const auto arena = Arena::Allocate(parts.layout);  // nobody touches its pages
-    ASSERT_TRUE(arena.ok()) << arena.status();
     parts.stage.Bind(*arena);
     parts.state.Bind(*arena, parts.stage.parameters());
     const std::vector<ReplicaRound> rounds = MakeReplicaRounds(parts.state);
@@ -313,14 +298,7 @@ TEST(LayoutPredictionTest, WhatIsCompleteLastIsExposed) {
 
 // 2^20 elements of 4 bytes a piece: 5 to the owner and back.
 TEST(LayoutPredictionTest, OfATiedTablesPiecesTwoAreUnderWay) {
-  ModelOptions options{.encoder_layers = 1,
-                       .decoder_layers = 1,
-                       .d_model = 64,
-                       .d_ff = 64,
-                       .heads = 1,
-                       .source_vocabulary = 5 << 14,
-                       .target_vocabulary = 5 << 14,
-                       .max_positions = 64};
+  ModelOptions options = TinyModel({.d_model = 64, .d_ff = 64, .vocabulary = 5 << 14});
   ApplyResidualMethod(ResidualMethod::kDeepNorm, options);
   const ModelPlan model = ModelPlan::Make(options);
   const BatchOptions batch{.micro_batches = 1, .source_tokens = 64, .target_tokens = 64};

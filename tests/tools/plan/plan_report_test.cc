@@ -16,6 +16,7 @@
 #include "pipeline/engine/engine.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/status_macros.h"
+#include "tests/support/tiny_plan.h"
 
 namespace hadal {
 namespace {
@@ -31,14 +32,8 @@ constexpr MachineRate kRate{.gflops = 10, .adam_elements_per_second = 1e9};
 
 TrainOptions SmallRun() {
   TrainOptions options;
-  options.model = {.encoder_layers = 3,
-                   .decoder_layers = 4,
-                   .d_model = 32,
-                   .d_ff = 64,
-                   .heads = 2,
-                   .source_vocabulary = 100,
-                   .target_vocabulary = 100,
-                   .max_positions = 64};
+  options.model =
+      TinyModel({.encoder_layers = 3, .decoder_layers = 4, .d_model = 32, .d_ff = 64, .heads = 2, .vocabulary = 100});
   ApplyResidualMethod(ResidualMethod::kDeepNorm, options.model);
   options.batch = {.micro_batches = 4, .source_tokens = 48, .target_tokens = 64};
   return options;

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "launch/exit_code.h"
 #include "runtime/data/corpus.h"
 #include "runtime/run_directory.h"
@@ -195,13 +194,7 @@ class TrainLayoutTest : public ::testing::Test {
  protected:
   TrainLayoutTest() {
     ranks_[0].rank.available_bytes = kFreeBytes;
-    options_.model = {.encoder_layers = 2,
-                      .decoder_layers = 2,
-                      .d_model = 16,
-                      .d_ff = 32,
-                      .heads = 2,
-                      .source_vocabulary = 20,
-                      .target_vocabulary = 20};
+    options_.model = TinyModel({.encoder_layers = 2, .decoder_layers = 2, .d_model = 16, .d_ff = 32, .heads = 2});
     options_.batch = {.micro_batches = 2, .source_tokens = 32, .target_tokens = 32};
   }
   absl::StatusOr<RunLayout> LayOut() {
