@@ -17,12 +17,12 @@ namespace hadal {
 struct ScatterRowsArgs {
   ConstAnyMatrix x;                       // [B, W]
   ConstTokens index;                      // [B]
-  const int32_t* device_index = nullptr;  // on a device: its address there; null: the host's values are copied
+  const int32_t* device_index = nullptr;  // on a device: a copy of `index` in its memory; null: the call copies them
   AnyMatrix y;                            // [R, W] (=): written, in the rows of index
   Rotary rotary;
   int64_t turned_columns = 0, head_width = 0;  // with `rotary`: the first columns, of whole heads
   ConstTokens positions;                       // [B] with `rotary`
-  const int32_t* device_positions = nullptr;   // on a device: positions in device memory; null: a kernel argument
+  const int32_t* device_positions = nullptr;   // on a device: a copy of `positions` in its memory; null: as above
 };
 void ScatterRows(const Stream& stream, const ScatterRowsArgs& args);
 

@@ -3,8 +3,8 @@
 //
 //   z = [x·E_0ᵀ | x·Kᵀ]           K [C, d]: the classes, one for each cluster
 //   log p(v) = log_softmax(z)_v                                            v in band 0
-//   log p(v) = log_softmax(z)_(n_0+c−1) + log_softmax(h_c·E_cᵀ)_v,  h_c = x·P_c   v in band c
-// P_c is [d, w_c] if it is the embedding's (used transposed), else [w_c, d]. Sizes and order of parameters:
+//   log p(v) = log_softmax(z)_(n_0+c−1) + log_softmax(h_c·E_cᵀ)_v,  h_c = x·P_cᵀ   v in band c
+// P_c is [w_c, d]. A softmax tied to an embedding uses the embedding's projection [d, w_c] for P_cᵀ. Sizes and order of parameters:
 // adaptive_bands.h. Source: Grave et al. 2017, Baevski and Auli 2019; classes numbered and named as in fairseq.
 // Limitation: only on the CPU (device_support.h).
 // Thread safety: const; one call at a time (scratch).
@@ -33,14 +33,14 @@ class AdaptiveSoftmax {
   ConstMatrix Words(const ParameterStore& parameters) const;                                 // E_0
   ConstMatrix Classes(const ParameterStore& parameters) const;                               // K
   ConstMatrix Table(const ParameterStore& parameters, const AdaptiveBand& band) const;       // E_c
-  ConstMatrix Projection(const ParameterStore& parameters, const AdaptiveBand& band) const;  // P_c
+  ConstMatrix Projection(const ParameterStore& parameters, const AdaptiveBand& band) const;  // P_c, or tied P_cᵀ
   // The gradients of these four.
   Matrix WordsGradient(const ParameterStore& parameters) const;
   Matrix ClassesGradient(const ParameterStore& parameters) const;
   Matrix TableGradient(const ParameterStore& parameters, const AdaptiveBand& band) const;
   Matrix ProjectionGradient(const ParameterStore& parameters, const AdaptiveBand& band) const;
 
-  // h = x·P_c: h [R, w_c] (=), x [R, d].
+  // h = x·P_cᵀ: h [R, w_c] (=), x [R, d].
   void Project(const Stream& stream, const ParameterStore& parameters, const AdaptiveBand& band, ConstMatrix x,
                Matrix h) const;
 

@@ -1,6 +1,6 @@
 // The activation of a feed-forward sublayer on the device: kernels/activation.h. All matrices are float or BFloat16.
-// Numerics: fp32; elements are independent. Exponentials are those of CUDA's library. REQUIRES: if dropout is active,
-// its device_position. Asynchronous.
+// Numerics: fp32; elements are independent. Exponentials are those of CUDA's library. REQUIRES: an active dropout
+// has its device_position (runtime/random.h). Asynchronous.
 #pragma once
 
 #include "kernels/activation.h"

@@ -12,15 +12,15 @@
 // search ends without a hypothesis.
 //
 // Forced beginning (OutputStart::prefix): as long as the output is shorter than it, its next token is the only
-// candidate. Forced tokens count in the sum and in |y| (as fairseq's prefix_tokens do) and towards the shortest and
-// longest length.
+// candidate. Forced tokens count in the sum and in |y| (as fairseq's prefix_tokens do) and towards
+// BeamOptions::min_length and the longest length.
 // No repeated n-grams (options.no_repeat_ngram = n): a token that would end a sequence of n tokens which the hypothesis
 // has already is not a candidate. Forced tokens count as part of sequences, but are never excluded; nor is </s>. (As
 // fairseq's and transformers' no_repeat_ngram_size, which may also exclude forced tokens.)
 // Sampling (options.sampling): after the forced beginning, each of `beam` paths draws one token a step (KeptTokens)
-// until it has drawn </s> or is at the longest length. A draw at position t depends on (seed, number, j, t) alone, with
-// OutputStart::number and j, the path's index among the paths that are not finished. So the first n samples are the
-// same whatever `beam` is. Scores are the model's: log p without temperature, top-k and top-p.
+// until it has drawn </s> or is at the longest length. A draw depends only on the seed, OutputStart::number,
+// the position and the number of unfinished paths before its path. Paths behind it change nothing: paths 0 to n − 1
+// are the same for every `beam` ≥ n. Scores are the model's: log p without temperature, top-k and top-p.
 // Source: fairseq's SequenceGenerator and BeamSearch; length penalty as Wu et al. 2016 section 7 without its +5.
 // Thread safety: one thread.
 #pragma once
@@ -80,7 +80,7 @@ struct OutputStart {
 
 // The model's output for one live hypothesis: its possible next tokens.
 struct Continuations {
-  std::span<const int32_t> tokens;           // most likely first; an entry of -1 ends the list
+  std::span<const int32_t> tokens;           // without </s>, most likely first; an entry of -1 ends the list
   std::span<const float> log_probabilities;  // of `tokens`
   float end_log_probability = 0;             // of </s>
   std::span<const float> logits = {};        // of all tokens; read only if wants_logits()

@@ -67,8 +67,8 @@ struct ExecutorSetup {
 
 // The inputs of one program.
 struct ProgramInputs {
-  std::span<const PackedBatch> batches;  // [M] the program's micro-batches, as this rank's kernels take them
-  StepScalars scalars;
+  std::span<const PackedBatch> batches;   // [M] of the program; on a device padded to the sizes of graphs
+  StepScalars scalars;                    // of this step (layers/chunk_part.h)
   DepthObserver* observer = nullptr;      // sees the tensors and changes no bit of them; may be null
   std::vector<float>* row_nll = nullptr;  // if not null: on the head's rank the nll of every target row is appended
   ProfileRelay* profile = nullptr;        // null except for a forward program that profiles the residual stream

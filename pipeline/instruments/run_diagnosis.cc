@@ -136,7 +136,7 @@ std::string RunDiagnosis::Vanishing(Stack stack) {
   const int32_t place = (of_encoder ? 0 : encoder) + vanished;
   const int32_t above = sublayers_[static_cast<size_t>(place)];
   return absl::StrFormat(
-      "gradients vanish below %s layer %d since step %d: in each of the %s's %d lowest sublayers (of %d) the "
+      "gradients vanish from %s layer %d down since step %d: in each of the %s's %d lowest sublayers (of %d) the "
       "gradient's norm is below %.0e of the largest one's. What usually helps: a method made for this depth "
       "(model.residual.method), or a lower learning_rate.peak",
       Name(stack), plan_.sublayers[above].layer, state.since, Name(stack), vanished, size, kVanishedShare);

@@ -4,7 +4,8 @@
 //   offer      the sender has a message of this tag and length
 //   grant      answer to an offer: the receiver has started its NCCL receive (or needs none: the message is empty)
 //   refusal    the other answer to an offer: the message is longer than the receive's buffer
-//   ready      this rank's bytes of its next exchange may be accessed (nccl_exchanges.h); `bytes`: those for the peer
+//   ready      NCCL may read and write this rank's buffers of its next exchange (nccl_exchanges.h); `bytes`: what it
+//              sends to the peer
 //   last       no message follows in this direction; the peer stops listening
 // Messages arrive in the order sent.
 // Threads: only the thread that makes the device's calls. Non-blocking. Errors: those of `control`.
@@ -43,7 +44,7 @@ class NcclControlChannel {
   absl::StatusOr<std::optional<NcclMessage>> Next();
   // Frees the messages that the peer has received.
   absl::Status ForgetSent();
-  // Whether the peer has received every message, and has sent its last one (or Listen was not called).
+  // Whether ForgetSent has found every message received, and the peer has sent its last one (or Listen was not called).
   bool is_over() const { return !arrival_.active() && outbox_.empty(); }
 
  private:

@@ -35,7 +35,7 @@ grep -q "gradient has been 0 of the decoder" cut_off/report.txt || fail "report.
 echo "vanishing gradients"
 expect 0 "${base[@]}" --set model.encoder_layers=40 --set model.decoder_layers=40 --set model.d_model=16 --set model.d_ff=32 \
   --set model.residual.method=post_ln --set learning_rate.warmup_updates=0 --set learning_rate.peak=1e-3 --set stop.steps=40 --run-dir vanishing
-says "diagnosis: gradients vanish below decoder layer [0-9]* since step"
+says "diagnosis: gradients vanish from decoder layer [0-9]* down since step"
 
 echo "a loss that is that of token frequencies"
 expect 0 "${base[@]}" --set learning_rate.peak=0.1 --run-dir frequencies

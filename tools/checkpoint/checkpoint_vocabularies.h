@@ -14,8 +14,9 @@ namespace hadal {
 // Compares the vocabularies stored in the checkpoint with `vocabularies`, the corpus's: by checksum and, if these
 // differ, piece by piece. Accepts a checkpoint without vocabularies. `growth`: null if every id must mean the same
 // piece; else the checkpoint's tokens may have other ids, and it receives a notice of that (vocabulary_growth.h).
-// Blocking: reads vocabularies that differ.
-// Errors: InvalidArgument if an id means two different pieces, or the corpus lacks tokens; those of reading.
+// `*growth` is unchanged if nothing differs. Blocking: reads vocabularies that differ.
+// Errors: InvalidArgument if an id means two different pieces (without `growth`), or the corpus lacks a token of the
+// checkpoint (with it); those of reading.
 absl::Status CheckVocabularies(const FoundCheckpoint& checkpoint, const CorpusManifest& corpus,
                                const CorpusVocabularies& vocabularies, std::string* growth = nullptr);
 

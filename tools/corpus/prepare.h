@@ -71,14 +71,14 @@ struct PrepareOptions {
   bool drop_duplicates = false;            // skip a pair that occurred before in its direction's training text
   bool drop_test_overlap = false;          // skip a pair that occurs in its direction's validation or test text
   std::optional<double> max_length_ratio;  // skip a pair of which one side has more than this times the other's tokens
-  double most_skipped = 0.9;               // limit for the skipped share of a split's lines, [0, 1]
+  double most_skipped = 0.9;               // limit for the skipped share of each text's lines, [0, 1]
   bool overwrite = false;                  // replace corpora in `output`
   int threads = 0;                         // for encoding; 0: one per CPU available to this process
 };
 
 // Runs the command; writes progress and a summary to `out`.
 // Errors: bad input as above; AlreadyExists if the output folder contains a corpus; FailedPrecondition if another
-// process is writing into it; NotFound; InvalidArgument for options that exclude each other or a split without usable
+// process is writing into it; NotFound; InvalidArgument for options that exclude each other or a text without usable
 // lines.
 absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out);
 

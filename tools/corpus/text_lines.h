@@ -48,8 +48,8 @@ class TextLines {
       : in_(in), name_(std::move(name)), mark_(mark) {}
 
   // Reads the next line; returns false at the end. Blocking.
-  // Errors: InvalidArgument for a line that is not UTF-8, with its number, and for what CheckIsPlainText and ReadLine
-  // reject.
+  // Errors: InvalidArgument for a line that is not UTF-8, with its number, for a stream that is bad(), for a line of
+  // more than kMostLineBytes (runtime/text.h), and for what CheckIsPlainText rejects.
   absl::StatusOr<bool> Next(std::string& line);
   // Number of lines read so far.
   int64_t lines() const { return lines_; }

@@ -1,7 +1,7 @@
 // `hadal curve RUN…` plots a metric of one or several runs, as text or, with --svg, as a picture (drawn by pyhadal).
 //
-//   hadal curve RUN [RUN …] [--metric nll] [--label NAME …] [--width 60] [--height 12]
-//   hadal curve RUN [RUN …] [--metric nll] [--label NAME …] --svg FILE [--depth SERIES] [--dark]
+//   hadal curve RUN [RUN …] [--metric NAME] [--label NAME …] [--width N] [--height N]
+//   hadal curve RUN [RUN …] [--metric NAME] [--label NAME …] --svg FILE [--depth SERIES] [--dark]
 // RUN is a run directory or a metrics.jsonl. Metrics: any number in a step's line (loss, nll, perplexity,
 // learning_rate, gradient_norm, tokens_per_second, …), or valid/nll, valid/perplexity, valid/bleu for a validation's.
 // SERIES (runtime/depth_metrics.h) adds a heat map of each run's sublayers over the recorded steps, all on one scale.
@@ -27,14 +27,14 @@ struct CurveCommandOptions {
   std::vector<std::string> runs;
   std::vector<std::string> labels;  // one per run; empty: the directories' names
   std::string metric = "loss";
-  // Of the picture, which RunCurve does not draw.
+  // Of a picture, which the command has pyhadal draw; RunCurve reads none of these three.
   std::string svg;    // its file; empty: a plot as text
   std::string depth;  // DepthSeriesInfo::name; empty: no heat maps
   bool dark = false;
   TextPlotOptions plot;
 };
 
-// Reads the curves and prints the plot.
+// Reads the curves and prints the plot as text. Errors: those of ReadCurve.
 absl::Status RunCurve(const CurveCommandOptions& options, std::ostream& out);
 
 // Registers the subcommand; its callback stores 0, 1 (error) or 2 (bad usage) in `exit_code`.

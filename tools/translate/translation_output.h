@@ -50,8 +50,10 @@ class OutputFile {
   OutputFile& operator=(const OutputFile&) = delete;
   ~OutputFile();
 
-  // `overwrite`: replaces files that are not empty.
-  // Errors: those of CheckOutput for PATH and PATH.partial; Aborted if another process writes PATH; file errors.
+  // `inputs`: paths of the files that are translated; PATH must be none of them. `overwrite`: replaces a PATH or
+  // PATH.partial that is not empty.
+  // Errors: those of CheckOutput (tools/output/output_rules.h) for PATH and PATH.partial; Aborted if another process
+  // writes PATH; file errors.
   absl::Status Open(const std::string& path, const std::vector<std::string>& inputs, bool overwrite);
   // REQUIRES: Open returned OK, and Finish has not been called.
   std::ofstream& stream() { return stream_; }

@@ -115,7 +115,7 @@ TEST_F(RunDiagnosisTest, VanishingNamesTheLayerBelowWhichItBegins) {
       << "two are not a trend";
   EXPECT_THAT(
       To(60, vanish(9e-5f)),
-      ElementsAre(AllOf(HasSubstr("vanish below decoder layer 2 since step 31: in each of the decoder's 7 lowest "),
+      ElementsAre(AllOf(HasSubstr("vanish from decoder layer 2 down since step 31: in each of the decoder's 7 lowest "),
                         HasSubstr("below 1e-04 of"))));
   EXPECT_THAT(To(90, vanish(9e-4f)), IsEmpty()) << "still less than 1e-3";
   EXPECT_THAT(To(120, vanish(2e-3f)), ElementsAre(HasSubstr("over: the gradients of the decoder's lower layers")));

@@ -19,7 +19,7 @@ from pyhadal.plot import Series
 from pyhadal.run import Run
 from pyhadal_test import make_run, texts
 
-VANISH = "gradients vanish below encoder layer 4 since step 11: each of the encoder's 3 lowest sublayers gets less. What usually helps: another method"
+VANISH = "gradients vanish from encoder layer 4 down since step 11: each of the encoder's 3 lowest sublayers gets less. What usually helps: another method"
 JUMP = "the loss jumped at step 3, from nll 2.000 (step 2) to 4.000 in the mean of 10 updates"
 
 
@@ -246,7 +246,7 @@ class CompareTest(unittest.TestCase):
         page = Path(self.folder, "comparison.html").read_text("utf-8")
         for absent in ("<script", "<link", "src=", "<methods>"):
             self.assertNotIn(absent, page)
-        self.assertLess(page.index("gradients vanish below"), page.index("<table"))  # diagnoses come first
+        self.assertLess(page.index("gradients vanish from"), page.index("<table"))  # diagnoses come first
         self.assertIn("<h3>depth 6</h3>", page)
         self.assertNotIn("<h3>depth 18</h3>", page)
 

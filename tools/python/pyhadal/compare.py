@@ -158,15 +158,15 @@ class Comparison:
 
 def _diagnosis_kind(text: str) -> str:
     """A diagnosis and its end ("over: …") have the same kind (pipeline/instruments/run_diagnosis.h)."""
-    kinds = {"the encoder's gradient": "no encoder gradient", "gradients vanish below encoder": "vanish in encoder",
-             "gradients of the encoder": "vanish in encoder", "gradients vanish below decoder": "vanish in decoder",
+    kinds = {"the encoder's gradient": "no encoder gradient", "gradients vanish from encoder": "vanish in encoder",
+             "gradients of the encoder": "vanish in encoder", "gradients vanish from decoder": "vanish in decoder",
              "gradients of the decoder": "vanish in decoder", "the loss stays": "frequencies", "the loss has not moved": "frequencies",
              "the nll is": "frequencies"}
     return next((kind for words, kind in kinds.items() if words in text), text)
 
 
 def _diagnosis_name(text: str) -> str:
-    """The first words of "step 60: gradients vanish below encoder layer 4 since …": "gradients vanish"."""
+    """The first words of "step 60: gradients vanish from encoder layer 4 down since …": "gradients vanish"."""
     return re.split(r" below | of the decoder's| since | at step |[:(,.]", text.split(": ", 1)[-1])[0].strip()
 
 
