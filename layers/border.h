@@ -10,8 +10,8 @@
 // stack's first sublayer.
 // In a stack with n residual streams (hyper_segment.cc), the residual edge of a cut after its first sublayer
 // has all of them, [n·rows, d].
-// In a stack that combines its layers' outputs (layer_combination.h), the residual edge is the stack's history: at a cut
-// before or inside layer l (from 0) it is l + 1 matrices stacked by rows, [(l + 1)·rows, d].
+// In a stack that combines its layers' outputs (layer_combination.h), the residual edge is the stack's history: at a
+// cut before or inside layer l (from 0) it is l + 1 matrices stacked by rows, [(l + 1)·rows, d].
 // Forward sends the tensors, backward their gradients, each in its stored type: ModelPlan::residual_storage for the
 // residual stream, compute_storage for inputs of matrix products (the encoder's output, the head's input), fp32 for a
 // second stream. Every decoder stage forwards the encoder's output to the next. Its gradient is always fp32, because

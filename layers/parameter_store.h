@@ -99,8 +99,8 @@ class ParameterStore {
   // Returns a weight in the type that kernels read, [1, elements]; sent to ranks that do not update it.
   AnyMatrix AsRead(int32_t parameter) const;
   // Rearranges the weights of sublayers' products for LinearForward (PackWeight), where their rows allow it and
-  // products read fp32. Their values can then be read by ProductWeight alone. REQUIRES: kInference; memory of the CPU; called
-  // once.
+  // products read fp32. Their values can then be read by ProductWeight alone. REQUIRES: kInference; memory of the CPU;
+  // called once.
   void PackWeights();
   // Rounds all masters on this rank, if there are any.
   void RoundMasters(const Stream& stream) const;
