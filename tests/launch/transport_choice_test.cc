@@ -23,7 +23,6 @@ std::vector<DeviceFacts> GoodRanks() {
 // What keeps these ranks from NCCL: the same words for "auto", as a notice, and for "nccl", as an error.
 void ExpectNoNccl(const std::vector<DeviceFacts>& ranks, const std::string& why) {
   const absl::StatusOr<TransportDecision> automatic = DecideTransport(Transport::kAuto, /*gpu=*/true, ranks);
-  ASSERT_TRUE(automatic.ok()) << automatic.status();
   EXPECT_FALSE(automatic->nccl);
   EXPECT_EQ(automatic->notice, "ranks exchange data through pinned host memory and MPI, because " + why);
   const absl::Status asked = DecideTransport(Transport::kNccl, /*gpu=*/true, ranks).status();
@@ -35,7 +34,6 @@ TEST(TransportChoice, NcclWantsAGpuForEachRankAndOneVersion) {
   std::vector<DeviceFacts> ranks = GoodRanks();
   ranks[0].nccl_variables = "NCCL_DEBUG=INFO";
   const absl::StatusOr<TransportDecision> good = DecideTransport(Transport::kAuto, /*gpu=*/true, ranks);
-  ASSERT_TRUE(good.ok()) << good.status();
   EXPECT_TRUE(good->nccl);
   EXPECT_THAT(good->notice, AllOf(HasSubstr("by NCCL 2.28.9"), HasSubstr("; set for it: NCCL_DEBUG=INFO")));
   ranks[2].gpu = "GPU-a";

@@ -8,6 +8,7 @@
 #include "runtime/clock.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/status_macros.h"
+#include "tests/support/tiny_plan.h"
 
 namespace hadal {
 namespace {
@@ -84,7 +85,6 @@ TEST(ClockAlignment, OneRankIsItsOwnClock) {
   InProcessWorld world(1);
   const auto offset = MeasureClockOffset(
       world.communicator(0), [] { return MonotonicSeconds(); }, absl::Seconds(1));
-  ASSERT_TRUE(offset.ok()) << offset.status();
   EXPECT_EQ(offset->seconds, 0);
 }
 
@@ -99,14 +99,8 @@ TrainOptions Options() {
 
 TEST(RunInfo, SaysWhatTheRunIs) {
   TrainOptions options = Options();
-  options.model = {.encoder_layers = 2,
-                   .decoder_layers = 1,
-                   .d_model = 8,
-                   .d_ff = 8,
-                   .heads = 1,
-                   .source_vocabulary = 50,
-                   .target_vocabulary = 60,
-                   .max_positions = 200};
+  options.model = TinyModel({.encoder_layers = 2, .vocabulary = 50, .max_positions = 200});
+  options.model.target_vocabulary = 60;
   options.model.sharing = EmbeddingSharing::kNone;
   options.pipeline = {.stages = 2, .replicas = 2};
   options.stop.steps = 30;

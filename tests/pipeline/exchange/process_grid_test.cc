@@ -2,7 +2,6 @@
 #include <set>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "pipeline/exchange/process_grid.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/status_macros.h"
@@ -190,7 +189,6 @@ TEST(TransferGroups, NoRankHasMoreThanTwentyOneStreams) {
         if (chunks > 1) options.schedule = ScheduleKind::kInterleaved1F1B;
         const auto pipeline =
             MakePipelineLayout(plan, {.micro_batches = stages * replicas}, options, stages * replicas);
-        ASSERT_TRUE(pipeline.ok()) << pipeline.status();
         std::map<int, int> streams;
         for (const TransferGroup& group : TransferGroups(plan, *pipeline)) {
           const int links = group.kind == TransferGroup::Kind::kExchanges ? 1 : 2;

@@ -143,7 +143,6 @@ TEST(ScheduleZbTest, IdleSharesAreTheSimulated) {
     ReplayCosts costs = EqualCosts(shape, c.forward / c.chunks, (c.input + c.weight) / c.chunks);
     costs.weight_seconds.assign(shape.global_chunks(), c.weight / c.chunks);
     const auto replay = ReplaySchedule(*MakeSchedules(c.kind, shape), shape, costs, {.outstanding_sends = 8});
-    ASSERT_TRUE(replay.ok()) << replay.status();
     EXPECT_NEAR(100 * replay->BubbleFraction(), c.idle, 0.3)
         << ToString(c.kind) << ", " << c.stages << " stages, input half " << c.input;
   }

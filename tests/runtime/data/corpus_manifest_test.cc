@@ -2,13 +2,11 @@
 // Corpora that do not open for it: corpus_test.cc.
 #include "runtime/data/corpus_manifest.h"
 
-#include <limits>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "runtime/crc32c.h"
 
@@ -68,7 +66,6 @@ std::string RefusalWith(const std::string& path, const T& value) {
 
 TEST(CorpusManifest, EveryFieldComesBack) {
   const absl::StatusOr<CorpusManifest> read = ManifestFromJson(ManifestToJson(Manifest()), "a.json");
-  ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->samples, 30);
   EXPECT_EQ(read->source_vocabulary.file, "source.model");
   EXPECT_EQ(read->source_vocabulary.size, 100);
@@ -96,7 +93,6 @@ TEST(CorpusManifest, PlainTextHasOneVocabularyAndSaysSo) {
   const std::string text = ManifestToJson(plain);
   EXPECT_FALSE(Json::parse(text).contains("source_vocabulary"));
   const absl::StatusOr<CorpusManifest> read = ManifestFromJson(text, "a.json");
-  ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_TRUE(read->monolingual());
   EXPECT_TRUE(read->shares_vocabulary());
 }
@@ -176,7 +172,6 @@ TEST(CorpusManifest, ANameThatIsNotUtf8IsWrittenWithASubstitute) {
       "b\xFF"
       "d"};
   const absl::StatusOr<CorpusManifest> read = ManifestFromJson(ManifestToJson(manifest), "a.json");
-  ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_THAT(read->corpora, ElementsAre("b\uFFFDd"));
 }
 

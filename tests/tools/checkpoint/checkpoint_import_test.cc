@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "layers/method_presets.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/checkpoint/model_checkpoint.h"
@@ -17,6 +16,7 @@
 #include "runtime/files.h"
 #include "tests/support/saved_model.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/tiny_plan.h"
 #include "tools/checkpoint/checkpoint_vocabularies.h"
 
 namespace hadal {
@@ -27,14 +27,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 ModelOptions TinyModel(ResidualMethod method, const Vocabulary& vocabulary, int32_t d_ff) {
-  ModelOptions model{.encoder_layers = 2,
-                     .decoder_layers = 1,
-                     .d_model = 8,
-                     .d_ff = d_ff,
-                     .heads = 1,
-                     .source_vocabulary = vocabulary.size(),
-                     .target_vocabulary = vocabulary.size(),
-                     .max_positions = 8};
+  ModelOptions model = hadal::TinyModel({.encoder_layers = 2, .d_ff = d_ff, .vocabulary = vocabulary.size()});
   ApplyResidualMethod(method, model);
   return model;
 }
