@@ -26,6 +26,8 @@
 #include "kernels/head_scale.h"
 #include "kernels/hyper_connection.h"
 #include "kernels/linear.h"
+#include "kernels/muon.h"
+#include "kernels/orthogonalize.h"
 #include "kernels/residual_norm.h"
 #include "kernels/scatter_rows.h"
 #include "kernels/shift_scale.h"
@@ -70,9 +72,13 @@ struct DeviceKernels {
                                   GradientBatch* batch) = nullptr;
   // Merges with one destination are added in the span's order.
   void (*merge_columns)(const Stream& stream, std::span<const ColumnMerge> merges) = nullptr;
+  DeviceKernel<MuonMomentumArgs> muon_momentum = nullptr;
+  DeviceKernel<MuonStepArgs> muon_step = nullptr;
+  DeviceKernel<PolynomialArgs> polynomial = nullptr;
   DeviceKernel<ReluBackwardArgs> relu_backward = nullptr;
   DeviceKernel<ResidualNormForwardArgs> residual_norm_forward = nullptr;
   DeviceKernel<ResidualNormBackwardArgs> residual_norm_backward = nullptr;
+  DeviceKernel<ScaledArgs> scaled = nullptr;
   DeviceKernel<ScatterRowsArgs> scatter_rows = nullptr;
   DeviceKernel<ShiftScaleForwardArgs> shift_scale_forward = nullptr;
   DeviceKernel<ShiftScaleBackwardArgs> shift_scale_backward = nullptr;

@@ -5,7 +5,8 @@
 //   log p(v) = log_softmax(z)_v                                            v in band 0
 //   log p(v) = log_softmax(z)_(n_0+c−1) + log_softmax(h_c·E_cᵀ)_v,  h_c = x·P_cᵀ   v in band c
 // P_c is [w_c, d]. A softmax tied to an embedding uses the embedding's projection [d, w_c] for P_cᵀ. Sizes and order of
-// parameters: adaptive_bands.h. Source: Grave et al. 2017, Baevski and Auli 2019; classes numbered and named as in fairseq.
+// parameters: adaptive_bands.h. Source: Grave et al. 2017, Baevski and Auli 2019; classes numbered and named as in
+// fairseq.
 // Limitation: only on the CPU (device_support.h).
 // Thread safety: const; one call at a time (scratch).
 #pragma once

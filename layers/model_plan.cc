@@ -152,6 +152,22 @@ bool ModelPlan::ReadByProductsAlone(int32_t parameter) const {
   }
 }
 
+bool ModelPlan::uses_muon(int32_t parameter) const {
+  if (muon_steps == 0) return false;
+  switch (parameters[parameter].role) {
+    case ParameterRole::kQueryWeight:
+    case ParameterRole::kKeyWeight:
+    case ParameterRole::kValueWeight:
+    case ParameterRole::kOutputWeight:
+    case ParameterRole::kHiddenWeight:
+    case ParameterRole::kContractionWeight:
+    case ParameterRole::kLinearWeight:
+      return true;
+    default:
+      return false;
+  }
+}
+
 int32_t ModelPlan::NormBehind(int32_t sublayer) const {
   return ParameterOf(sublayer, Combines(sublayers[sublayer].stack) ? ParameterRole::kCombinationNormScale
                                                                    : ParameterRole::kClosingNormScale);

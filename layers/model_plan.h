@@ -161,6 +161,9 @@ struct ModelPlan {
   // [parameters] Those that a training run leaves as they are (optimizer.frozen); empty: none. Not part of the model,
   // either.
   std::vector<bool> frozen;
+  // Newton–Schulz iterations of an update by Muon; 0: the run's optimizer is Adam (optimizer.kind). Not part of the
+  // model, either.
+  int32_t muon_steps = 0;
 
   // REQUIRES: ValidateModelOptions(options) is OK.
   static ModelPlan Make(const ModelOptions& options);
@@ -175,6 +178,9 @@ struct ModelPlan {
   // models without them keep the hash of checkpoints made before the field.
   uint64_t Hash() const;
 
+  // Whether Muon updates the parameter, which then has no second moment: a sublayer's matrix that products read. All
+  // others have Adam: tables, heads, the front end, vectors, the maps of several streams.
+  bool uses_muon(int32_t parameter) const;
   bool is_frozen(int32_t parameter) const { return !frozen.empty() && frozen[parameter]; }
 
   // Returns fairseq's name, e.g. "decoder.layers.3.encoder_attn.k_proj.weight".

@@ -48,8 +48,8 @@ struct ProductArgs {
 // each thread's stack.
 void Product(const Stream& stream, const ProductArgs& args, absl::FunctionRef<void(const ProductPart&)> finish);
 
-// Rearranges B [n, k] of kRowsByRows in place: [n / columns of a tile, k, columns of a tile], which no longer depends on
-// m. REQUIRES: contiguous; n a multiple of a tile's columns on every instruction set, 32.
+// Rearranges B [n, k] of kRowsByRows in place: [n / T, k, T], T the columns of a tile (32, 16 or 8 by the instruction
+// set). REQUIRES: contiguous; n a multiple of 32.
 void PackPanels(const Matrix& b);
 
 // For measuring the limit of a core: runs `rounds` multiply-adds of each of several vectors in registers, as many as

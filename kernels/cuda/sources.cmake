@@ -15,6 +15,7 @@ set(HADAL_CUDA_SOURCES
   head_scale.cu
   hyper_connection.cu
   linear_epilogue.cu
+  muon.cu
   residual_norm_backward.cu
   residual_norm_forward.cu
   scatter_rows.cu

@@ -10,6 +10,7 @@
 #include "kernels/cuda/glu.h"
 #include "kernels/cuda/head_scale.h"
 #include "kernels/cuda/hyper_connection.h"
+#include "kernels/cuda/muon.h"
 #include "kernels/cuda/residual_norm.h"
 #include "kernels/cuda/scatter_rows.h"
 #include "kernels/cuda/shift_scale.h"
@@ -105,9 +106,13 @@ const DeviceKernels& Operations() {
       .linear_backward_input = operation::LinearBackwardInput,
       .linear_backward_weights = operation::LinearBackwardWeights,
       .merge_columns = MergeColumnsOperation,
+      .muon_momentum = Launched<MuonMomentumArgs, cuda::MuonMomentum>,
+      .muon_step = Launched<MuonStepArgs, cuda::MuonStep>,
+      .polynomial = Launched<PolynomialArgs, cuda::Polynomial>,
       .relu_backward = operation::ReluBackward,
       .residual_norm_forward = operation::ResidualNormForward,
       .residual_norm_backward = operation::ResidualNormBackward,
+      .scaled = Launched<ScaledArgs, cuda::Scaled>,
       .scatter_rows = ScatterRowsOperation,
       .shift_scale_forward = Launched<ShiftScaleForwardArgs, cuda::ShiftScaleForward>,
       .shift_scale_backward = Launched<ShiftScaleBackwardArgs, cuda::ShiftScaleBackward>,

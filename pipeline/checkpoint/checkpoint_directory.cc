@@ -443,6 +443,7 @@ absl::Status CheckpointCommitter::Complete(const CommitRequest& request) const {
                                       .config_text = request.config_text,
                                       .model_settings = request.model_settings,
                                       .inputs = request.inputs,
+                                      .muon = options_.muon,
                                       .parameters = options_.parameters,
                                       .files = request.files,
                                       .attachments = {}},

@@ -121,6 +121,7 @@ struct CheckpointCommitterOptions {
   std::string attempt;                          // from NewCheckpointAttempt, the same on all ranks
   uint64_t plan_hash = 0;                       // of the model's ModelPlan
   std::vector<CheckpointParameter> parameters;  // DescribeParameters of that plan
+  bool muon = false;                            // of that plan
   RetentionPolicy retention;
 };
 

@@ -298,6 +298,7 @@ void ReadSettings(const Json& root, JsonFields& fields, CheckpointManifest& mani
   fields.Read("attempt", manifest.attempt);
   fields.Read("time_unix_seconds", unix_seconds);
   fields.Read("has_moments", manifest.has_moments);
+  if (fields.Has("muon")) fields.Read("muon", manifest.muon);
   fields.Read("config", manifest.config_text);
   fields.Object("model");
   manifest.time = absl::FromUnixSeconds(unix_seconds);
@@ -390,7 +391,7 @@ std::string CheckpointManifest::ToString() const {
                                   ",\n\"time\": \"", absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", time, absl::UTCTimeZone()),
                                   "\",\n\"time_unix_seconds\": ", absl::ToUnixSeconds(time));
   absl::StrAppend(&text, ",\n\"progress\": ", ProgressToJson(progress).dump(),
-                  ",\n\"has_moments\": ", has_moments ? "true" : "false",
+                  ",\n\"has_moments\": ", has_moments ? "true" : "false", muon ? ",\n\"muon\": true" : "",
                   ",\n\"model\": ", model_settings.empty() ? "{}" : model_settings,
                   ",\n\"inputs\": ", InputKindToJson(inputs).dump(), ",\n\"config\": ", Quote(config_text));
   absl::StrAppend(&text, ",\n\"parameters\": ", Lines(parameters, ParameterToText));
@@ -423,14 +424,19 @@ absl::Status CheckpointManifest::CheckCoverage() const {
   }
   // Ends at the first slice that is not listed, so after as many rounds as there are entries, at most one more.
   for (int32_t p = 0; p < static_cast<int32_t>(parameters.size()); ++p) {
+    const auto first = seen.find({p, 0});
+    const bool momentum_alone =
+        muon && first != seen.end() && !first->second[static_cast<size_t>(StateKind::kSecondMoment)];
     for (int64_t slice = 0; slice < parameters[p].slices(); ++slice) {
       const auto found = seen.find({p, slice});
       for (const StateKind kind : kStateKinds) {
         const bool there = found != seen.end() && found->second[static_cast<size_t>(kind)];
-        const bool wanted = kind == StateKind::kWeight || has_moments;
+        const bool wanted =
+            kind == StateKind::kWeight || (has_moments && !(kind == StateKind::kSecondMoment && momentum_alone));
         if (there == wanted) continue;
-        return Damaged(absl::StrCat(StateKey(kind, parameters[p].name, slice),
-                                    wanted ? " is in no file" : " is there although the checkpoint has no moments"));
+        return Damaged(
+            absl::StrCat(StateKey(kind, parameters[p].name, slice),
+                         wanted ? " is in no file" : " is there although the checkpoint has no such moments"));
       }
     }
   }

@@ -6,8 +6,8 @@
 //
 //   {"format": 1, "plan_hash": …, "slice_elements": 1048576, "attempt": "…", "time": "2026-01-31T12:00:00Z",
 //   "time_unix_seconds": …,
-//    "progress": {"step": 1000, "update": 1000, "seed": 1, …}, "has_moments": true, "model": {…}, "inputs": {…},
-//    "config": "…",
+//    "progress": {"step": 1000, "update": 1000, "seed": 1, …}, "has_moments": true, "muon": true (or absent),
+//    "model": {…}, "inputs": {…}, "config": "…",
 //    "parameters": [["encoder.layers.0.fc1.weight", 2048, 512], ["encoder.layers.0.fc1.bias", 2048], …],
 //    "attachments": [{"name": "vocabulary.model", "bytes": …, "crc32c": …}],
 //    "files": [{"name": "rank_00000.safetensors", "bytes": …, "crc32c": …, "header_bytes": …, "header_crc32c": …,
@@ -21,8 +21,8 @@
 // writes it, and any rank of a later run can read it.
 //
 //   weight/<parameter name>/<slice>   float32 [elements of the slice]
-//   adam_m/<parameter name>/<slice>   Adam's first moment, same shape
-//   adam_v/<parameter name>/<slice>   Adam's second moment, same shape
+//   adam_m/<parameter name>/<slice>   Adam's first moment, or Muon's momentum, same shape
+//   adam_v/<parameter name>/<slice>   Adam's second moment, same shape; not of a parameter that Muon updates
 //
 // <slice> is a decimal number; slice k of a parameter holds its row-major elements [k·2^20, min((k+1)·2^20, elements)).
 // Thread safety: plain values and pure functions.
@@ -177,6 +177,7 @@ struct CheckpointManifest {
   std::string model_settings;  // JSON object, see ModelSettingsJson
   InputKind inputs;            // of the training data
   bool has_moments = true;     // false: weights only (averages); enough to translate, not to resume
+  bool muon = false;           // whether the run's optimizer was Muon (ModelPlan::muon_steps)
   std::vector<CheckpointParameter> parameters;
   std::vector<WrittenFile> files;
   std::vector<AttachedFile> attachments;
@@ -187,7 +188,8 @@ struct CheckpointManifest {
   static absl::StatusOr<CheckpointManifest> Parse(std::string_view text);
 
   // Returns OK if every slice of every parameter is listed exactly once, with its weight and, if has_moments, both
-  // moments (else neither). Errors: DataLoss with the first slice that is missing, duplicate or unknown.
+  // moments (else neither); with `muon` some parameters have no second moment in any slice. Errors: DataLoss with the
+  // first slice that is missing, duplicate or unknown.
   absl::Status CheckCoverage() const;
 };
 

@@ -63,6 +63,11 @@ class CheckpointReader {
   // checked by itself and with its file) plus the size of the headers.
   absl::Status Verify(absl::FunctionRef<void(int64_t bytes)> verified = [](int64_t bytes) {});
 
+  // Whether the checkpoint has this state of a slice.  REQUIRES: parameter and slice exist.
+  bool Holds(StateKind kind, int32_t parameter, int64_t slice) const {
+    return LocationOf(kind, parameter, slice).file >= 0;
+  }
+
   // Fills the non-empty views of `wanted`, in file order. Parameter indices refer to manifest().parameters; compare
   // those with the model's first (CompareParameters). `device`: the device of the views; null: host memory.
   // REQUIRES: parameters and slices exist; the views have the slices' sizes. Errors: DataLoss; FailedPrecondition if

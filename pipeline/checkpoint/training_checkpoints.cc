@@ -141,6 +141,7 @@ absl::Status TrainingCheckpoints::Claim(int64_t step) {
                                                                        .attempt = attempt_,
                                                                        .plan_hash = state_.plan().Hash(),
                                                                        .parameters = DescribeParameters(state_.plan()),
+                                                                       .muon = state_.plan().muon_steps > 0,
                                                                        .retention = options_.retention});
   absl::Status claimed = rank_ == 0 ? ClaimHere(step) : absl::OkStatus();
   if (claimed.ok() && state_.device() != nullptr && queue_ == nullptr) {
@@ -377,6 +378,16 @@ absl::Status TrainingCheckpoints::LoadWeights(CheckpointReader& checkpoint, std:
   return checkpoint.ReadSlices(slices, state_.device());
 }
 
+absl::Status TrainingCheckpoints::CompareOptimizers(const SharedCheckpoint& from) const {
+  const bool muon = state_.plan().muon_steps > 0;
+  if (from.manifest.muon == muon) return absl::OkStatus();
+  const auto name = [](bool is_muon) { return is_muon ? "muon" : "adam"; };
+  return absl::FailedPreconditionError(absl::StrCat(
+      from.directory, " holds the moments of optimizer.kind = \"", name(from.manifest.muon), "\", the run has \"",
+      name(muon), "\", which cannot go on from them; set optimizer.kind as it was, or start a new run ",
+      "from the checkpoint's weights with --init-from"));
+}
+
 absl::Status TrainingCheckpoints::LoadHere(const SharedCheckpoint& from, LoadedState loaded) {
   HADAL_ASSIGN_OR_RETURN(CheckpointReader checkpoint, CheckpointReader::Open(from.directory, from.manifest));
   const std::vector<SliceState> slices = Describe(state_.slices(), loaded);
@@ -392,6 +403,7 @@ absl::Status TrainingCheckpoints::LoadHere(const SharedCheckpoint& from, LoadedS
     HADAL_RETURN_IF_ERROR(LoadWeights(checkpoint, slices));
   } else {
     HADAL_RETURN_IF_ERROR(CompareParameters(from.manifest.parameters, DescribeParameters(state_.plan())));
+    HADAL_RETURN_IF_ERROR(CompareOptimizers(from));
     HADAL_RETURN_IF_ERROR(checkpoint.ReadSlices(slices, state_.device()));
   }
   // A run has its vocabularies from its corpus; a checkpoint whose own are damaged is refused all the same.

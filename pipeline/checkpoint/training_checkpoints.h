@@ -153,6 +153,8 @@ class TrainingCheckpoints {
   void ForgetUnsavedBest(TrainingProgress& now) const;
   std::string LastGoodText() const;  // the checkpoint that a restart would load, for messages
   absl::StatusOr<TrainingProgress> LoadShared(const SharedCheckpoint& from, LoadedState loaded);
+  // Refuses moments of another optimizer than the run's.
+  absl::Status CompareOptimizers(const SharedCheckpoint& from) const;
   absl::Status LoadHere(const SharedCheckpoint& from, LoadedState loaded);
   absl::Status LoadWeights(CheckpointReader& checkpoint, std::vector<SliceState> slices) const;
   void Warn(std::string_view text) const;

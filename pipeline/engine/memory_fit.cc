@@ -71,6 +71,7 @@ ModelPlan Shallower(const ModelPlan& plan, int32_t layers) {
   ModelPlan shallower = ModelPlan::Make(options);
   shallower.compute_storage = plan.compute_storage;
   shallower.relu_masks = plan.relu_masks;
+  shallower.muon_steps = plan.muon_steps;
   return shallower;
 }
 

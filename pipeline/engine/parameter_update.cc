@@ -5,7 +5,10 @@
 #include <cmath>
 
 #include "kernels/adam.h"
+#include "kernels/muon.h"
+#include "kernels/orthogonalize.h"
 #include "kernels/sum_of_squares.h"
+#include "runtime/check.h"
 
 namespace hadal {
 namespace {
@@ -13,9 +16,10 @@ namespace {
 constexpr int64_t kBlock = 4096;  // elements measured at a time: they stay in the first cache level
 constexpr int64_t kMostBlocks = (kSliceElements + kBlock - 1) / kBlock;  // of a slice
 
-// What of Adam depends on the parameter.
+// What of the optimizer depends on the parameter.
 struct Group {
   double rate_factor = 1, epsilon = 0, weight_decay = 0;
+  bool muon = false;    // else Adam
   bool frozen = false;  // not updated
   bool operator==(const Group&) const = default;
 };
@@ -31,12 +35,28 @@ double RateFactor(const ParameterRecord& parameter, const SublayerRecord& sublay
   return closes_decoder || of_embedding ? 1 / std::sqrt(multiplier) : 1;
 }
 
+// The factor of the rate of a matrix that Muon updates.
+double MuonRateFactor(const ParameterRecord& matrix, const MuonOptions& muon, double multiplier) {
+  const auto rows = static_cast<double>(matrix.rows), columns = static_cast<double>(matrix.columns);
+  const double scale = muon.scale == MuonScale::kOriginal ? std::sqrt(std::max(1.0, rows / columns))
+                                                          : 0.2 * std::sqrt(std::max(rows, columns) / multiplier);
+  return muon.rate_factor * scale;
+}
+
 Group GroupOf(const ModelPlan& plan, int32_t p, const OptimizerOptions& options) {
   const ParameterRecord& parameter = plan.parameters[p];
   const SublayerRecord& sublayer = plan.sublayers[parameter.sublayer];
   const StackMethod& method = sublayer.stack == Stack::kEncoder ? plan.options.encoder : plan.options.decoder;
   const bool hidden = sublayer.layer >= 0 && !parameter.is_vector();
-  const double multiplier = plan.options.width_multiplier(), rate = RateFactor(parameter, sublayer, multiplier);
+  const double multiplier = plan.options.width_multiplier();
+  if (plan.uses_muon(p)) {
+    const double rate = MuonRateFactor(parameter, options.muon, multiplier);
+    return {.rate_factor = rate,
+            .weight_decay = options.weight_decay * options.muon.rate_factor / rate,
+            .muon = true,
+            .frozen = plan.is_frozen(p)};
+  }
+  const double rate = RateFactor(parameter, sublayer, multiplier);
   // A float below the normal ones counts as 0, and 0 / 0 would follow where a gradient has always been 0.
   constexpr double kLeastEpsilon = 1e-30;
   const double epsilon = hidden ? options.epsilon * method.adam_epsilon_factor / multiplier : options.epsilon;
@@ -57,7 +77,7 @@ struct Run {
     const int64_t n = parameter.size;
     const bool follows = next.group == group && next.parameter.data == parameter.data + n &&
                          next.gradient.data == gradient.data + n && next.first_moment.data == first_moment.data + n &&
-                         next.second_moment.data == second_moment.data + n;
+                         next.second_moment.data == second_moment.data + second_moment.size;
     if (!follows) return false;
     for (Vector* v : {&parameter, &gradient, &first_moment, &second_moment}) v->size += next.parameter.size;
     rounded.size += next.rounded.size;  // lies as the parameter does
@@ -70,29 +90,82 @@ Run RunOf(const ModelPlan& plan, const StateSlice& slice, const ParameterUpdate&
           slice.second_moment, slice.rounded,  GroupOf(plan, slice.parameter, update.optimizer)};
 }
 
+double GradientScale(const ParameterUpdate& update) {
+  const double clip = update.optimizer.clip_norm;
+  return clip > 0 && update.gradient_norm > clip ? clip / update.gradient_norm : 1.0;
+}
+
 void Apply(const Stream& stream, const Run& run, const ParameterUpdate& update) {
   if (run.group.frozen) return;
   const OptimizerOptions& options = update.optimizer;
-  const bool clips = options.clip_norm > 0 && update.gradient_norm > options.clip_norm;
+  const double rate = update.learning_rate * run.group.rate_factor;
+  if (run.group.muon) {
+    return MuonStep(stream, {.parameter = run.parameter,
+                             .direction = run.gradient,
+                             .rounded = run.rounded,
+                             .decay = static_cast<float>(rate * run.group.weight_decay),
+                             .step_size = static_cast<float>(rate)});
+  }
   AdamStep(stream, {.parameter = run.parameter,
                     .gradient = run.gradient,
                     .first_moment = run.first_moment,
                     .second_moment = run.second_moment,
                     .rounded = run.rounded,
-                    .learning_rate = update.learning_rate * run.group.rate_factor,
+                    .learning_rate = rate,
                     .beta1 = options.beta1,
                     .beta2 = options.beta2,
                     .epsilon = run.group.epsilon,
                     .weight_decay = run.group.weight_decay,
-                    .gradient_scale = clips ? options.clip_norm / update.gradient_norm : 1.0,
+                    .gradient_scale = GradientScale(update),
                     .update = update.update});
 }
 
+// Puts the directions of Muon's steps where the gradients of its matrices were. One sum of squares for all of them, for
+// which a device waits once.
+void FindDirections(const Stream& stream, const ModelPlan& plan, std::span<const StateSlice> slices,
+                    const ParameterUpdate& update) {
+  const MuonOptions& muon = update.optimizer.muon;
+  std::vector<const StateSlice*> of_matrices;
+  std::vector<SquaresSlice> directions;  // [of_matrices]
+  of_matrices.reserve(slices.size());
+  directions.reserve(slices.size());
+  int64_t elements = 0;
+  for (const StateSlice& slice : slices) {
+    if (!plan.uses_muon(slice.parameter) || plan.is_frozen(slice.parameter)) continue;
+    MuonMomentum(stream, {.gradient = slice.gradient,
+                          .momentum = slice.first_moment,
+                          .decay = muon.momentum,
+                          .nesterov = muon.nesterov,
+                          .gradient_scale = GradientScale(update)});
+    of_matrices.push_back(&slice);
+    directions.push_back({slice.gradient, elements});
+    elements += slice.elements;
+  }
+  std::vector<double> squares(directions.size());
+  SumsOfSquares(stream, {.slices = directions, .sums = squares});
+  for (size_t i = 0; i < of_matrices.size();) {
+    const StateSlice& first = *of_matrices[i];
+    const ParameterRecord& matrix = plan.parameters[first.parameter];
+    HADAL_CHECK_EQ(first.slice, 0);
+    double sum = 0;
+    for (int64_t slice = 0; slice < SliceCount(matrix); ++slice) sum += squares[i++];
+    Orthogonalize(stream, {.u = {first.gradient.data, matrix.rows, matrix.columns},
+                           .squares = sum,
+                           .iteration = muon.iteration,
+                           .storage = plan.read_storage(first.parameter),
+                           .workspace = update.workspace});
+  }
+}
+
+Vector PartOf(Vector values, int64_t first, int64_t size) {
+  return values.empty() ? values : Vector(values.data + first, size);
+}
+
 Run Part(const Run& run, int64_t first, int64_t size) {
-  return {{run.parameter.data + first, size},
-          {run.gradient.data + first, size},
-          {run.first_moment.data + first, size},
-          {run.second_moment.data + first, size},
+  return {PartOf(run.parameter, first, size),
+          PartOf(run.gradient, first, size),
+          PartOf(run.first_moment, first, size),
+          PartOf(run.second_moment, first, size),
           {},
           run.group};
 }
@@ -152,6 +225,7 @@ void UpdateAndMeasure(const Stream& stream, const ModelPlan& plan, std::span<con
 
 void UpdateParameters(const Stream& stream, const ModelPlan& plan, std::span<const StateSlice> slices,
                       const ParameterUpdate& update) {
+  FindDirections(stream, plan, slices, update);
   if (update.sizes != nullptr) return UpdateAndMeasure(stream, plan, slices, update);
   for (const bool rounded : {true, false}) {  // as they lie
     Run run;

@@ -134,6 +134,7 @@ void StepTail::Update(std::span<const StateSlice> slices, const StepResult& resu
                     .learning_rate = settings_.learning_rate,
                     .gradient_norm = result.gradient.norm,
                     .update = update_,
+                    .workspace = parts_.state.orthogonal_workspace(),
                     .sizes = settings_.sizes});
 }
 

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <span>
 #include <utility>
+
+#include "kernels/orthogonalize.h"
 
 namespace hadal {
 namespace {
@@ -55,6 +58,43 @@ void Deal(const Part& part, int64_t bucket, std::vector<int64_t>& owned, int& ro
   }
 }
 
+// Gives each matrix of `part` an owner and a round, from `round` on.
+void DealMatrices(const ModelPlan& plan, const Part& part, int64_t bucket, int replicas, int& round) {
+  const auto cost = [&](int32_t p) {
+    const ParameterRecord& matrix = plan.parameters[p];
+    return plan.is_frozen(p) ? static_cast<double>(matrix.elements())
+                             : OrthogonalizeOperations(matrix.rows, matrix.columns, /*steps=*/1, /*by_halves=*/true);
+  };
+  std::vector<int32_t> matrices;
+  for (const OwnedSlice* slice : part) {
+    if (slice->slice == 0) matrices.push_back(slice->parameter);
+  }
+  std::stable_sort(matrices.begin(), matrices.end(), [&](int32_t a, int32_t b) { return cost(a) > cost(b); });
+  std::vector<double> costs(replicas, 0);
+  std::map<int32_t, int> owners;
+  for (const int32_t p : matrices) {
+    const auto least = std::min_element(costs.begin(), costs.end());
+    *least += cost(p);
+    owners[p] = static_cast<int>(least - costs.begin());
+  }
+  std::vector<int64_t> elements(replicas, 0);  // of the round
+  int32_t last = -1;
+  for (OwnedSlice* slice : part) {
+    slice->replica = owners[slice->parameter];
+    if (std::exchange(last, slice->parameter) != slice->parameter) {
+      const int64_t more = plan.parameters[slice->parameter].elements();
+      int64_t& of_owner = elements[slice->replica];
+      if (of_owner > 0 && of_owner + more > bucket) {
+        std::fill(elements.begin(), elements.end(), 0);
+        ++round;
+      }
+      of_owner += more;
+    }
+    slice->round = round;
+  }
+  if (!part.empty()) ++round;
+}
+
 // Numbers the rounds in the order in which they become complete: by their first slices, which are complete last.
 void NumberRounds(const ModelPlan& plan, int rounds, std::vector<OwnedSlice>& slices) {
   using Depth = std::pair<bool, int32_t>;  // not a tied table, first parameter
@@ -72,14 +112,18 @@ void NumberRounds(const ModelPlan& plan, int rounds, std::vector<OwnedSlice>& sl
 
 // `elements`: of all slices, which are ascending.
 void DealStage(const ModelPlan& plan, int64_t elements, int replicas, std::vector<OwnedSlice>& slices) {
-  Part rounded, others, tied;
+  Part matrices, rounded, others, tied;
   for (auto slice = slices.rbegin(); slice != slices.rend(); ++slice) {
     const bool in_bf16 = plan.read_storage(slice->parameter) == Storage::kBFloat16;
-    Part& part = IsTiedTable(plan, slice->parameter) ? tied : in_bf16 ? rounded : others;
+    Part& part = plan.uses_muon(slice->parameter)      ? matrices
+                 : IsTiedTable(plan, slice->parameter) ? tied
+                 : in_bf16                             ? rounded
+                                                       : others;
     part.push_back(&*slice);
   }
   std::vector<int64_t> owned(replicas, 0);
   int rounds = 0;
+  DealMatrices(plan, matrices, BucketElements(elements, replicas), replicas, rounds);
   for (const Part* part : {&rounded, &others, &tied}) Deal(*part, BucketElements(elements, replicas), owned, rounds);
   NumberRounds(plan, rounds, slices);
 }

@@ -15,6 +15,11 @@
 // Three groups of parameters are dealt separately, in this order: those that products read in bf16, because they are
 // neighbours in memory; all that are in neither of the other two groups; tables that are used in several places, whose
 // gradients are complete last.
+// Matrices that Muon updates (ModelPlan::uses_muon) are dealt before these three, whole: all slices of one have one
+// owner and one round. They are balanced by the operations that orthogonalise them (frozen ones by elements), longest
+// processing time first (Graham 1969): in descending order, each goes to the replica with the least so far (ties: the
+// first). A round of theirs ends, from the last matrix down, before an owner would have more than B elements in it; a
+// larger matrix is alone with its owner.
 // Rounds are numbered in the order in which their gradients become complete.
 // Why runs: neighbours with one owner are sent as one message and updated as one range. Why many rounds: every replica
 // then receives gradients throughout the last backward. With one long range per replica, the owner of the first

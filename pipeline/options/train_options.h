@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/orthogonalize.h"
 #include "layers/model_options.h"
 #include "pipeline/options/decoder_options.h"
 #include "pipeline/options/grid_shape.h"
@@ -68,13 +69,36 @@ struct PipelineOptions {
   std::optional<DecoderOptions> decoder;
 };
 
+enum class OptimizerKind : int32_t { kAdam, kMuon };
+
+// By what a matrix [rows, columns] multiplies Muon's rate.
+enum class MuonScale : int32_t {
+  kMatchRms,  // 0.2·sqrt(max(rows, columns)): the size of AdamW's updates (Liu et al. 2025, arXiv 2502.16982)
+  kOriginal,  // sqrt(max(1, rows / columns)) (Jordan et al. 2024)
+};
+
+// Of the parameters for which ModelPlan::uses_muon.
+struct MuonOptions {
+  double momentum = 0.95;
+  bool nesterov = true;
+  NewtonSchulz iteration;
+  MuonScale scale = MuonScale::kMatchRms;
+  double rate_factor = 1;  // their rate is that of the others times this, and then the scale
+  bool operator==(const MuonOptions&) const = default;
+};
+
 struct OptimizerOptions {
+  OptimizerKind kind = OptimizerKind::kAdam;
   double beta1 = 0.9;
   double beta2 = 0.98;
   double epsilon = 1e-8;
   double weight_decay = 0;
   double clip_norm = 0;        // 0: off
   bool decays_vectors = true;  // whether norms, biases and learned gains decay, too
+  MuonOptions muon;            // with OptimizerKind::kMuon
+
+  // ModelPlan::muon_steps.
+  int32_t muon_steps() const { return kind == OptimizerKind::kMuon ? muon.iteration.steps : 0; }
 };
 
 // pipeline/learning_rate.h has the formulas.

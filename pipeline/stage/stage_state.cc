@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/orthogonalize.h"
 #include "pipeline/layout/slice_ownership.h"
 
 namespace hadal {
@@ -16,37 +17,32 @@ Vector OwnedGradient(const ParameterStore& parameters, int32_t parameter) {
   return {table.data, table.rows * table.columns};
 }
 
-// Where the moments of those `slices` lie that `kept` says, one behind the other as the weights do: those that products
-// read rounded, then the others, with the weights' gaps between sublayers; behind a slice that is left out aligned as
-// the weights are.
-struct MomentOffsets {
-  std::vector<int64_t> offsets;  // [slices], −1: not kept
-  int64_t end = 0;
-};
+}  // namespace
+
+// One behind the other as the weights lie: those that products read rounded, then the others, with the weights' gaps
+// between sublayers; behind a slice that is left out aligned as the weights are.
 template <typename Kept>
-MomentOffsets PlaceMoments(const ModelPlan& plan, std::span<const StateSlice> slices, const Kept& kept) {
+StageState::MomentPlaces StageState::PlaceMoments(const Kept& kept) const {
   constexpr int64_t kAligned = AlignedSublayer(1);
-  MomentOffsets moments{.offsets = std::vector<int64_t>(slices.size(), -1)};
+  MomentPlaces moments{.offsets = std::vector<int64_t>(slices_.size(), -1)};
   for (const Storage storage : {Storage::kBFloat16, Storage::kFloat32}) {
     int32_t sublayer = -1;
     int64_t offset = 0;    // of a weight in its sublayer
     bool follows = false;  // the slice before, which is kept
-    for (size_t i = 0; i < slices.size(); ++i) {
-      if (plan.read_storage(slices[i].parameter) != storage) continue;
-      const int32_t next = plan.parameters[slices[i].parameter].sublayer;
+    for (size_t i = 0; i < slices_.size(); ++i) {
+      if (plan_.read_storage(slices_[i].parameter) != storage) continue;
+      const int32_t next = plan_.parameters[slices_[i].parameter].sublayer;
       if (std::exchange(sublayer, next) != next) offset = 0;
-      if (kept(slices[i])) {
+      if (kept(slices_[i])) {
         if (!follows || offset == 0) moments.end = AlignedSublayer(moments.end) + offset % kAligned;
-        moments.offsets[i] = std::exchange(moments.end, moments.end + slices[i].elements);
+        moments.offsets[i] = std::exchange(moments.end, moments.end + slices_[i].elements);
       }
-      follows = kept(slices[i]);
-      offset += slices[i].elements;
+      follows = kept(slices_[i]);
+      offset += slices_[i].elements;
     }
   }
   return moments;
 }
-
-}  // namespace
 
 StageState::StageState(const ModelPlan& plan, const PipelineLayout& pipeline, int stage, Purpose purpose,
                        ArenaLayout& layout)
@@ -60,17 +56,23 @@ StageState::StageState(const ModelPlan& plan, const PipelineLayout& pipeline, in
   }
   ListOwned();
   if (purpose == Purpose::kInference) return;
-  MomentOffsets moments =
-      PlaceMoments(plan, slices_, [&](const StateSlice& slice) { return !sharded_ || slice.owner == replica_; });
-  moment_offsets_ = std::move(moments.offsets);
-  moment_floats_ = moments.end;
-  first_moment_slice_ = layout.ReserveLasting<float>("optimizer", moment_floats_);
-  second_moment_slice_ = layout.ReserveLasting<float>("optimizer", moment_floats_);
-  constexpr int64_t kSavedFloats = 3;  // an element's weight and two moments
+  const auto is_kept = [&](const StateSlice& slice) { return !sharded_ || slice.owner == replica_; };
+  first_ = PlaceMoments(is_kept);
+  second_ = PlaceMoments([&](const StateSlice& slice) { return is_kept(slice) && !plan.uses_muon(slice.parameter); });
+  first_moment_slice_ = layout.ReserveLasting<float>("optimizer", first_.end);
+  second_moment_slice_ = layout.ReserveLasting<float>("optimizer", second_.end);
   for (const StateSlice& slice : owned_) {
-    buffer_floats_ += kSavedFloats * slice.elements;
-    if (layout.host_apart()) staging_floats_ = std::max(staging_floats_, kSavedFloats * slice.elements);
+    const int64_t saved = (plan.uses_muon(slice.parameter) ? 2 : 3) * slice.elements;  // a weight and its moments
+    buffer_floats_ += saved;
+    if (layout.host_apart()) staging_floats_ = std::max(staging_floats_, saved);
   }
+  for (const StateSlice& slice : updated()) {
+    if (!plan.uses_muon(slice.parameter)) continue;
+    const ParameterRecord& matrix = plan.parameters[slice.parameter];
+    orthogonal_floats_ = std::max(orthogonal_floats_,
+                                  OrthogonalizeFloats(matrix.rows, matrix.columns, plan.read_storage(slice.parameter)));
+  }
+  orthogonal_slice_ = layout.Reserve<float>("workspace", orthogonal_floats_);
   buffer_floats_ = std::min(buffer_floats_, pipeline.save_buffer_bytes / int64_t{sizeof(float)});
   buffer_slice_ = layout.ReserveLastingHostBytes("checkpoint buffer", buffer_floats_ * int64_t{sizeof(float)});
   staging_slice_ = layout.ReserveLastingHostBytes("checkpoint buffer", staging_floats_ * int64_t{sizeof(float)});
@@ -90,16 +92,15 @@ void StageState::Bind(const Arena& arena, const ParameterStore& parameters) {
   float* second = trains ? arena.Get<float>(second_moment_slice_) : nullptr;
   if (trains) save_buffer_ = {arena.Get<float>(buffer_slice_), buffer_floats_};
   if (trains) save_staging_ = {arena.Get<float>(staging_slice_), staging_floats_};
+  if (trains) orthogonal_workspace_ = {arena.Get<float>(orthogonal_slice_), orthogonal_floats_};
   for (size_t i = 0; i < slices_.size(); ++i) {
     StateSlice& slice = slices_[i];
     slice.weight = parameters.WeightSlice(slice.parameter, slice.slice);
     slice.rounded = parameters.RoundedSlice(slice.parameter, slice.slice);
     if (!trains) continue;
     slice.gradient = SliceOf(OwnedGradient(parameters, slice.parameter), slice.slice);
-    const int64_t offset = moment_offsets_[i];
-    if (offset < 0) continue;
-    slice.first_moment = {first + offset, slice.elements};
-    slice.second_moment = {second + offset, slice.elements};
+    slice.first_moment = first_.Of(first, i, slice.elements);
+    slice.second_moment = second_.Of(second, i, slice.elements);
   }
   ListOwned();
 }

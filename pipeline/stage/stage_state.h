@@ -1,11 +1,11 @@
-// StageState is the state of one stage's parameters on one rank, slice by slice: weights, gradients, and the Adam
-// moments that this rank keeps.
+// StageState is the state of one stage's parameters on one rank, slice by slice: weights, gradients, and the moments
+// that this rank keeps: Adam's two, or for a matrix that Muon updates (ModelPlan::uses_muon) its momentum alone.
 //
 // Sharded (ZeRO-1, Rajbhandari et al. 2020, arXiv 1910.02054): each replica stores the moments of only the slices it
 // owns (slice_ownership.h), 8 bytes per element. For weights that matrix products read in bf16, it also stores only its
 // own slices' fp32 masters, 4 bytes per element (layers/parameter_store.h). Not sharded: every replica stores all.
 // Every replica always stores all gradients (4 bytes per element) and all weights in the type that kernels read (4 or
-// 2). With 8 bytes of moments and, for rounded weights, 4 of masters:
+// 2). With 8 bytes of moments (Muon's matrices: 4, so 4 less below) and, for rounded weights, 4 of masters:
 //
 //   bytes per element, R replicas     fp32 run     bf16 run, read by products   bf16 run, read by other kernels
 //   not sharded                       16           2 + 4 + 12 = 18              16
@@ -35,7 +35,8 @@ struct StateSlice {
   Vector weight;               // fp32; empty if another replica keeps it
   VectorOf<BFloat16> rounded;  // the weight as products read it; empty if kernels read `weight`
   Vector gradient;             // of a tied table: that of its first use, to which ReduceGradients adds the others
-  Vector first_moment, second_moment;  // empty if another replica keeps them
+  Vector first_moment;         // Adam's, or Muon's momentum; empty if another replica keeps it
+  Vector second_moment;        // Adam's; empty if another replica keeps it, or Muon updates the slice
 
   bool is_rounded() const { return !rounded.empty(); }
   // The weight as kernels read it.  [1, elements]
@@ -70,10 +71,23 @@ class StageState {
   Vector save_staging() const { return save_staging_; }
   // The device that holds the slices; null: they are in host memory.
   Device* device() const { return device_; }
-  // Bytes of Adam's two moments on this rank.
-  int64_t moment_bytes() const { return 2 * moment_floats_ * int64_t{sizeof(float)}; }
+  // Bytes of the moments on this rank.
+  int64_t moment_bytes() const { return (first_.end + second_.end) * int64_t{sizeof(float)}; }
+  // Scratch for the largest matrix that this replica orthogonalises (kernels/orthogonalize.h); or empty.
+  Vector orthogonal_workspace() const { return orthogonal_workspace_; }
 
  private:
+  // Where moments lie.
+  struct MomentPlaces {
+    std::vector<int64_t> offsets;  // [slices_] in floats; −1: another replica keeps it, or there is none
+    int64_t end = 0;               // [floats]
+    Vector Of(float* moments, size_t slice, int64_t elements) const {
+      return offsets[slice] < 0 ? Vector() : Vector(moments + offsets[slice], elements);
+    }
+  };
+  // Of the slices that `kept` says.
+  template <typename Kept>
+  MomentPlaces PlaceMoments(const Kept& kept) const;
   void ListOwned();
 
   const ModelPlan& plan_;
@@ -81,12 +95,11 @@ class StageState {
   bool sharded_;
   int replica_;
   std::vector<StateSlice> slices_;
-  std::vector<StateSlice> owned_;        // the owned ones of slices_
-  std::vector<int64_t> moment_offsets_;  // [slices_] offset in floats; −1: another replica keeps them
-  int64_t moment_floats_ = 0;            // of each of the two moments
-  int64_t buffer_floats_ = 0, staging_floats_ = 0;
-  ArenaSlice first_moment_slice_, second_moment_slice_, buffer_slice_, staging_slice_;
-  Vector save_buffer_, save_staging_;
+  std::vector<StateSlice> owned_;  // the owned ones of slices_
+  MomentPlaces first_, second_;
+  int64_t buffer_floats_ = 0, staging_floats_ = 0, orthogonal_floats_ = 0;
+  ArenaSlice first_moment_slice_, second_moment_slice_, buffer_slice_, staging_slice_, orthogonal_slice_;
+  Vector save_buffer_, save_staging_, orthogonal_workspace_;
   Device* device_ = nullptr;
 };
 

@@ -74,6 +74,31 @@ void ExpectGridsAgree(const RunSpec& base) {
 
 TEST(DataParallelTest, LossesAndBitsOnEveryGrid) { ExpectGridsAgree(BaseSpec()); }
 
+// Whole matrices have other owners in every grid.
+TEST(DataParallelTest, MuonsBitsOnEveryGrid) {
+  RunSpec spec = BaseSpec();
+  spec.optimizer.kind = OptimizerKind::kMuon;
+  ExpectGridsAgree(spec);
+}
+
+// A matrix of two slices is orthogonalised as one.
+TEST(DataParallelTest, MuonsSlicesOfAMatrixStayTogether) {
+  RunSpec spec = On(BaseSpec(), {.stages = 1, .replicas = 2});
+  spec.model = SmallModel(ResidualMethod::kPreLn, {.encoder_layers = 1,
+                                                   .decoder_layers = 1,
+                                                   .d_model = 4,
+                                                   .d_ff = static_cast<int32_t>(kSliceElements / 4 + 10),
+                                                   .heads = 2,
+                                                   .vocabulary = kVocabulary});
+  spec.batch = {.micro_batches = 2, .source_tokens = 8, .target_tokens = 8};
+  spec.optimizer.kind = OptimizerKind::kMuon;
+  spec.steps = 2;
+  const Corpus corpus = RandomCorpusFor(spec.model, 20, 4, 5);
+  const RunOutcome sharded = Train(spec, corpus);
+  spec.pipeline.shard_optimizer_state = false;
+  EXPECT_EQ(FirstDifference(sharded, Train(spec, corpus)), "");
+}
+
 // Weight halves of several micro-batches run sublayer by sublayer, while complete gradients leave.
 // Schedules without such halves run with threads and recomputation.
 TEST(DataParallelTest, NoScheduleChangesABit) {

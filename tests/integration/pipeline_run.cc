@@ -30,6 +30,7 @@ struct Shared {
   Shared(const RunSpec& run, const Corpus& data) : spec(run), corpus(data), plan(ModelPlan::Make(run.model)) {
     plan.compute_storage = run.compute_storage;
     plan.frozen = run.frozen;
+    plan.muon_steps = run.optimizer.muon_steps();
     outcome.weights.resize(plan.parameters.size());
     outcome.first_moments.resize(plan.parameters.size());
     outcome.moment_bytes.resize(run.ranks);
@@ -333,6 +334,7 @@ absl::Status WithTrainer(const TrainOptions& options, const TrainingSurroundings
   PrepareComputeThread();
   ModelPlan plan = ModelPlan::Make(options.model);
   plan.compute_storage = compute_storage;
+  plan.muon_steps = options.optimizer.muon_steps();
   const Communicator& world = surroundings.communicator;
   HADAL_ASSIGN_OR_RETURN(const PipelineLayout pipeline,
                          MakePipelineLayout(plan, options.batch, options.pipeline, world.size(), world.rank()));

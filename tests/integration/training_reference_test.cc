@@ -4,6 +4,8 @@
 //   g = Σ over the step's micro-batches of the gradient of their summed loss / target tokens of the step
 //   g' = g · min(1, clip / |g|);  m = b1·m + (1 − b1)·g';  v = b2·v + (1 − b2)·g'²
 //   w −= rate · decay · w;  w −= rate · sqrt(1 − b2^t) / (1 − b1^t) · m / (sqrt(v) + eps)      (fairseq optim/adam.py)
+// Muon's matrices (of attention and feed-forward): m = μ·m + (1 − μ)·g';  u = (1 − μ)·g' + μ·m;  w −= rate · decay · w;
+//   w −= rate · scale · orthogonalised u                                            (torch.optim.Muon of PyTorch 2.15)
 // Of a model m times wider than its base the weights of the tables and of the decoder's last norm are here muP's,
 // sqrt(m) times hadal's: w and its rate do not depend on m; sublayers' matrices have rate / m, decay · m and eps / m
 // (CompleteP, table 1).
@@ -11,6 +13,7 @@
 // The gradient of a micro-batch comes from a bare engine on one rank, without loss scale and recomputation, at the
 // recipe's weights. That it is the slope of the loss is shown by model_gradient_test and tests/parity.
 #include <cmath>
+#include <optional>
 
 #include "gtest/gtest.h"
 #include "layers/parameter_store.h"
@@ -22,6 +25,7 @@
 #include "runtime/data/sampling_order.h"
 #include "runtime/status_macros.h"
 #include "tests/integration/pipeline_run.h"
+#include "tests/support/muon_reference.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/training_engine.h"
 
@@ -42,6 +46,7 @@ struct Case {
   PipelineOptions pipeline;
   int ranks;
   int base_width = 0;
+  std::optional<MuonScale> muon = std::nullopt;
 };
 
 TrainOptions OptionsOf(const Case& c) {
@@ -54,6 +59,10 @@ TrainOptions OptionsOf(const Case& c) {
   options.batch = {.micro_batches = kMicroBatches, .source_tokens = kRows, .target_tokens = kRows};
   options.pipeline = c.pipeline;
   options.optimizer = {.beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-4, .weight_decay = 0.1, .clip_norm = 1};
+  if (c.muon) {
+    options.optimizer.kind = OptimizerKind::kMuon;
+    options.optimizer.muon = {.momentum = 0.8, .scale = *c.muon, .rate_factor = 2};
+  }
   options.rate = {.schedule = c.schedule,
                   .peak = 1e-2,
                   .warmup_updates = 3,
@@ -264,7 +273,7 @@ class Recipe {
   }
 
   void Apply(double rate, const Values& gradient) {
-    const auto [b1, b2, epsilon, weight_decay, clip, decays_vectors] = options_.optimizer;
+    const auto [kind, b1, b2, epsilon, weight_decay, clip, decays_vectors, muon] = options_.optimizer;
     const auto t = static_cast<double>(++updates_);
     const double step_size = rate * std::sqrt(1 - std::pow(b2, t)) / (1 - std::pow(b1, t));
     for (size_t p = 0; p < gradient.size(); ++p) {
@@ -273,6 +282,10 @@ class Recipe {
       const StackMethod& stack = sublayer.stack == Stack::kEncoder ? plan_.options.encoder : plan_.options.decoder;
       const bool matrix = sublayer.layer >= 0 && !parameter.is_vector();
       const bool closes_decoder = plan_.ParameterName(static_cast<int32_t>(p)).starts_with("decoder.layer_norm.");
+      if (options_.optimizer.kind == OptimizerKind::kMuon && matrix) {
+        ApplyMuon(rate, parameter, gradient[p], first_[p], weights_[p]);
+        continue;
+      }
       const double width = plan_.options.width_multiplier(), of_matrix = matrix ? width : 1;
       const double unit = parameter.role == ParameterRole::kEmbedding || closes_decoder ? std::sqrt(width) : 1;
       const double eps = epsilon * (matrix ? stack.adam_epsilon_factor / width : 1 / unit);
@@ -286,6 +299,26 @@ class Recipe {
         w -= step_size / of_matrix * m / (std::sqrt(v) + eps);
         weights_[p][i] = w / unit;
       }
+    }
+  }
+
+  void ApplyMuon(double rate, const ParameterRecord& matrix, const std::vector<double>& gradient,
+                 std::vector<double>& momentum, std::vector<double>& weights) const {
+    const MuonOptions& muon = options_.optimizer.muon;
+    std::vector<double> direction;
+    for (size_t i = 0; i < gradient.size(); ++i) {
+      momentum[i] = muon.momentum * momentum[i] + (1 - muon.momentum) * gradient[i];
+      direction.push_back((1 - muon.momentum) * gradient[i] + muon.momentum * momentum[i]);
+    }
+    OrthogonalizeReference(direction, matrix.rows, matrix.columns, muon.iteration);
+    const auto rows = static_cast<double>(matrix.rows), columns = static_cast<double>(matrix.columns);
+    const double scale = muon.scale == MuonScale::kOriginal
+                             ? std::sqrt(std::max(1.0, rows / columns))
+                             : 0.2 * std::sqrt(std::max(rows, columns) / plan_.options.width_multiplier());
+    const double of_muon = rate * muon.rate_factor;
+    for (size_t i = 0; i < weights.size(); ++i) {
+      weights[i] -= of_muon * options_.optimizer.weight_decay * weights[i];
+      weights[i] -= of_muon * scale * direction[i];
     }
   }
 
@@ -364,7 +397,21 @@ INSTANTIATE_TEST_SUITE_P(
         // Two stages of the decoder give the encoder's output a gradient; branches grow with the updates.
         Case{"FourStagesRecomputed", ResidualMethod::kBranchNorm, RateSchedule::kPolynomial, {.recompute_every = 2}, 4},
         Case{"TwoReplicas", ResidualMethod::kPreLn, RateSchedule::kPolynomial, {.replicas = 2}, 4},
-        Case{"TwiceTheBaseWidth", ResidualMethod::kCompleteP, RateSchedule::kInverseSqrt, {}, 2, 8}),
+        Case{"TwiceTheBaseWidth", ResidualMethod::kCompleteP, RateSchedule::kInverseSqrt, {}, 2, 8},
+        Case{"MuonOnTwoReplicas",
+             ResidualMethod::kPreLn,
+             RateSchedule::kPolynomial,
+             {.replicas = 2},
+             4,
+             0,
+             MuonScale::kOriginal},
+        Case{"MuonOfTwiceTheBaseWidth",
+             ResidualMethod::kPreLn,
+             RateSchedule::kInverseSqrt,
+             {},
+             2,
+             8,
+             MuonScale::kMatchRms}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace
