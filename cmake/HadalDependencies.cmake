@@ -1,10 +1,14 @@
 # Finds every third-party package that hadal links. All are Debian 12 packages; README.md has the table. With
-# HADAL_FETCH_DEPENDENCIES all except the compiler's, MPI, zlib and Expat are built from pinned sources instead (HadalFetch.cmake).
+# HADAL_FETCH_DEPENDENCIES all except the compiler's, MPI, zlib, zstd and Expat are built from pinned sources instead (HadalFetch.cmake).
 option(HADAL_FETCH_DEPENDENCIES "Build the third-party libraries from pinned sources instead of using the system's" OFF)
 find_package(Threads REQUIRED)
 find_package(MPI REQUIRED COMPONENTS CXX)
 find_package(ZLIB REQUIRED)
 find_package(EXPAT REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
+add_library(hadal_zstd INTERFACE)
+target_link_libraries(hadal_zstd INTERFACE PkgConfig::ZSTD)
 if(HADAL_FETCH_DEPENDENCIES)
   include(HadalFetch)
   return()
@@ -20,7 +24,6 @@ find_package(nlohmann_json REQUIRED CONFIG)
 find_package(CLI11 REQUIRED CONFIG)
 
 # SentencePiece has a pkg-config file but no CMake package.
-find_package(PkgConfig REQUIRED)
 pkg_check_modules(SENTENCEPIECE REQUIRED IMPORTED_TARGET sentencepiece)
 add_library(hadal_sentencepiece INTERFACE)
 target_link_libraries(hadal_sentencepiece INTERFACE PkgConfig::SENTENCEPIECE)

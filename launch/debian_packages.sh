@@ -2,7 +2,7 @@
 hadal_build_packages=(
   g++ cmake ninja-build pkg-config
   libopenmpi-dev openmpi-bin libprotobuf-dev protobuf-compiler libabsl-dev libhwy-dev
-  libsentencepiece-dev nlohmann-json3-dev libcli11-dev zlib1g-dev libexpat1-dev python3
+  libsentencepiece-dev nlohmann-json3-dev libcli11-dev zlib1g-dev libzstd-dev libexpat1-dev python3
 )
 hadal_test_packages=(libgtest-dev libgmock-dev clang-format clang-tidy lld)
 # What the parity tests compare with. Large (140 MB); without it they are skipped and counted.

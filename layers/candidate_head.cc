@@ -31,6 +31,7 @@ CandidateHead::CandidateHead(const ModelPlan& plan, int64_t rows, int32_t candid
       rows_(rows),
       candidates_(std::min(candidates, plan.options.target_vocabulary)),
       vocabulary_(plan.options.target_vocabulary),
+      end_token_(plan.options.end_token),
       own_logits_(plan.compute_storage != Storage::kFloat32 || plan.options.adaptive()) {
   HADAL_CHECK_LE(rows, Workspace::DecodeRows(plan));
   const int64_t bytes = AnswerWords(rows, candidates_) * kWordBytes;
@@ -70,7 +71,7 @@ void CandidateHead::Forward(const Stream& stream, const ParameterStore& paramete
     LinearForward(stream, {.x = x, .weight = parameters.ProductWeight(table_), .y = logits});
   }
   TopCandidates(stream, {.logits = logits,
-                         .also = kEosToken,
+                         .also = end_token_,
                          .tokens = answer.tokens,
                          .values = answer.values,
                          .also_values = answer.end,

@@ -60,6 +60,7 @@ class CandidateHead {
   int64_t rows_;
   int32_t candidates_;
   int64_t vocabulary_;
+  int32_t end_token_;
   std::optional<AdaptiveLogProbabilities> adaptive_;
   bool own_logits_;  // separate logits, if the workspace's are not fp32 or not of the whole vocabulary
   ArenaSlice logits_slice_, answer_slice_, best_slice_, host_answer_slice_, host_logits_slice_;

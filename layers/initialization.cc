@@ -6,7 +6,8 @@
 namespace hadal {
 namespace {
 
-float InitialValue(const ParameterRecord& record, uint64_t seed, int32_t parameter, int64_t element) {
+// `zero_row`: of embeddings, or -1.
+float InitialValue(const ParameterRecord& record, int64_t zero_row, uint64_t seed, int32_t parameter, int64_t element) {
   const uint32_t stream = static_cast<uint32_t>(parameter);
   switch (record.init) {
     case InitKind::kZero:
@@ -19,7 +20,7 @@ float InitialValue(const ParameterRecord& record, uint64_t seed, int32_t paramet
       return static_cast<float>(record.init_scale *
                                 (2 * UniformAt(seed, RandomSite::kInitialization, stream, element) - 1));
     case InitKind::kNormal:
-      if (record.role == ParameterRole::kEmbedding && element / record.columns == kPadToken) return 0;
+      if (record.role == ParameterRole::kEmbedding && element / record.columns == zero_row) return 0;
       return static_cast<float>(record.init_scale * NormalAt(seed, RandomSite::kInitialization, stream, element));
   }
   return 0;
@@ -32,8 +33,9 @@ void InitializeSlice(const Stream& stream, const ModelPlan& plan, uint64_t seed,
   const ParameterRecord& record = plan.parameters[parameter];
   const int64_t first = slice * kSliceElements;
   HADAL_CHECK_LE(first + values.size, record.elements());
+  const int64_t zero_row = plan.options.reserved_ids ? kPadToken : -1;
   stream.ForRanges(values.size, 64, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) values[i] = InitialValue(record, seed, parameter, first + i);
+    for (int64_t i = begin; i < end; ++i) values[i] = InitialValue(record, zero_row, seed, parameter, first + i);
   });
 }
 

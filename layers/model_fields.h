@@ -130,6 +130,9 @@ void ForEachModelField(Visit visit) {
   visit("base_width", &ModelOptions::base_width, kLater);
   visit("block", &ModelOptions::block, kLater);
   visit("z_loss", &ModelOptions::z_loss, kLater);
+  visit("start_token", &ModelOptions::start_token, kLater);
+  visit("end_token", &ModelOptions::end_token, kLater);
+  visit("reserved_ids", &ModelOptions::reserved_ids, kLater);
 }
 
 }  // namespace hadal

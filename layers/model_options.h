@@ -164,6 +164,11 @@ struct ModelOptions {
   int32_t heads = 8;
   int32_t source_vocabulary = 0;  // rows of the source embedding, with special tokens; 0 without one
   int32_t target_vocabulary = 0;
+  // Of the target vocabulary, as the corpus's TextForm (runtime/data/packed_batch.h): the decoder's first input, the
+  // token that ends a text, and whether ids 0 to 3 are hadal's special tokens.
+  int32_t start_token = 2;
+  int32_t end_token = 2;
+  bool reserved_ids = true;
   int32_t max_positions = 1024;  // longest sentence, including </s>
   EmbeddingSharing sharing = EmbeddingSharing::kAll;
 

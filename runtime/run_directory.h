@@ -101,5 +101,6 @@ inline std::string RankFileName(int rank) { return absl::StrFormat("rank_%05d.sa
 inline constexpr char kSharedVocabulary[] = "vocabulary";
 inline constexpr char kSourceVocabulary[] = "source.vocabulary";
 inline constexpr char kTargetVocabulary[] = "target.vocabulary";
+inline constexpr char kTokenizer[] = "tokenizer";  // a tokenizer.json keeps its name
 
 }  // namespace hadal

@@ -3,10 +3,12 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -83,7 +85,8 @@ absl::StatusOr<FileDescriptor> InMemory(const std::string& text) {
 struct ChildStart {
   char* const* words;
   char* const* variables;
-  int input;  // its standard input, or -1
+  int input;   // its standard input, or -1
+  int output;  // its standard output, or -1
   pid_t parent;
 };
 
@@ -92,42 +95,97 @@ struct ChildStart {
   prctl(PR_SET_PDEATHSIG, SIGTERM);  // however this process ends, the child ends and removes its temporary files
   if (getppid() != start.parent) _exit(kToolError);
   if (start.input >= 0) dup2(start.input, STDIN_FILENO);
+  if (start.output >= 0) dup2(start.output, STDOUT_FILENO);
   deferred.EndInChild();
   execvpe(start.words[0], start.words, start.variables);
   error = errno;
   _exit(kToolError);
 }
 
-}  // namespace
-
-absl::StatusOr<int> RunPythonPackage(const std::string& package, const std::vector<std::string>& arguments,
-                                     const std::string& input) {
+std::string Interpreter() {
   const char* const named = std::getenv("HADAL_PYTHON");
-  const std::string python = named == nullptr ? "python3" : named;
-  std::vector<std::string> words = {python, "-c", Bootstrap(package)};
+  return named == nullptr ? "python3" : named;
+}
+
+// Starts `python3 -m PACKAGE ARGUMENTS` with the given standard input and output, -1 for this process's. Errors:
+// NotFound.
+absl::StatusOr<pid_t> StartPython(const std::string& package, const std::vector<std::string>& arguments, int input,
+                                  int output, const DeferredSignals& deferred) {
+  std::vector<std::string> words = {Interpreter(), "-c", Bootstrap(package)};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<std::string> variables = PythonEnvironment();
-  FileDescriptor file;
-  if (!input.empty()) {
-    HADAL_ASSIGN_OR_RETURN(file, InMemory(input));
-  }
   const std::vector<char*> word_pointers = Pointers(words), variable_pointers = Pointers(variables);
-  const ChildStart start = {word_pointers.data(), variable_pointers.data(), file.get(), getpid()};
-  const DeferredSignals deferred;
+  const ChildStart start = {word_pointers.data(), variable_pointers.data(), input, output, getpid()};
   volatile int error = 0;
   // Not fork: that copies the page tables of a program that may hold a model, and memory of its GPU or network.
   const pid_t pid = vfork();
   if (pid == 0) BecomePython(start, deferred, error);
   if (pid < 0) error = errno;
-  absl::StatusOr<int> status = 0;
-  if (pid > 0) status = deferred.WaitFor(pid);
-  if (error != 0) {
-    return absl::NotFoundError(absl::StrCat("cannot start ", python, " (", std::strerror(error),
-                                            "); install Python 3, or name an interpreter in HADAL_PYTHON"));
+  if (error == 0) return pid;
+  if (pid > 0) waitpid(pid, nullptr, 0);
+  return absl::NotFoundError(absl::StrCat("cannot start ", Interpreter(), " (", std::strerror(error),
+                                          "); install Python 3, or name an interpreter in HADAL_PYTHON"));
+}
+
+}  // namespace
+
+absl::StatusOr<int> RunPythonPackage(const std::string& package, const std::vector<std::string>& arguments,
+                                     const std::string& input) {
+  FileDescriptor file;
+  if (!input.empty()) {
+    HADAL_ASSIGN_OR_RETURN(file, InMemory(input));
   }
-  HADAL_RETURN_IF_ERROR(status.status());
-  if (WIFEXITED(*status)) return WEXITSTATUS(*status);
-  return absl::InternalError(absl::StrCat(python, " -m ", package, " ended with signal ", WTERMSIG(*status)));
+  const DeferredSignals deferred;
+  HADAL_ASSIGN_OR_RETURN(const pid_t pid, StartPython(package, arguments, file.get(), /*output=*/-1, deferred));
+  HADAL_ASSIGN_OR_RETURN(const int status, deferred.WaitFor(pid));
+  if (WIFEXITED(status)) return WEXITSTATUS(status);
+  return absl::InternalError(absl::StrCat(Interpreter(), " -m ", package, " ended with signal ", WTERMSIG(status)));
+}
+
+absl::StatusOr<PythonService> PythonService::Start(const std::string& package,
+                                                   const std::vector<std::string>& arguments) {
+  int sockets[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) {
+    return absl::InternalError(absl::StrCat("socketpair: ", std::strerror(errno)));
+  }
+  FileDescriptor ours(sockets[0]);
+  const FileDescriptor theirs(sockets[1]);
+  const DeferredSignals deferred;
+  HADAL_ASSIGN_OR_RETURN(const pid_t pid, StartPython(package, arguments, theirs.get(), theirs.get(), deferred));
+  return PythonService(std::move(ours), pid);
+}
+
+PythonService::PythonService(PythonService&& other) noexcept
+    : socket_(std::move(other.socket_)), child_(std::exchange(other.child_, 0)) {}
+
+PythonService::~PythonService() {
+  if (child_ == 0) return;
+  socket_ = FileDescriptor();
+  while (waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+absl::StatusOr<std::string> PythonService::Ask(std::string_view message) {
+  const auto transfer = [&](char* bytes, size_t size, bool writes) {
+    for (size_t done = 0; done < size;) {
+      const ssize_t count = writes ? send(socket_.get(), bytes + done, size - done, MSG_NOSIGNAL)
+                                   : recv(socket_.get(), bytes + done, size - done, 0);
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0) return false;
+      done += static_cast<size_t>(count);
+    }
+    return true;
+  };
+  uint64_t size = message.size();
+  std::string sent(reinterpret_cast<const char*>(&size), sizeof(size)), answer;
+  sent += message;
+  bool done = transfer(sent.data(), sent.size(), true) && transfer(reinterpret_cast<char*>(&size), sizeof(size), false);
+  if (done) {
+    answer.resize(size);
+    done = transfer(answer.data(), size, false);
+  }
+  if (done) return answer;
+  return absl::InternalError(absl::StrCat(Interpreter(), " has ended; its message stands above"));
 }
 
 absl::Status RunHadalTorch(const std::vector<std::string>& arguments) {

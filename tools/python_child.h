@@ -7,11 +7,16 @@
 // TERM, INT and HUP that arrive meanwhile, and TERM if this process dies.
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/files.h"
 
 namespace hadal {
 
@@ -20,6 +25,32 @@ namespace hadal {
 // Errors: NotFound if the interpreter cannot be started; Internal if a signal ended it.
 absl::StatusOr<int> RunPythonPackage(const std::string& package, const std::vector<std::string>& arguments,
                                      const std::string& input = "");
+
+// A package that runs as long as the object, and answers messages on its standard input and output. Thread safety: one
+// thread. Blocking: every call.
+class PythonService {
+ public:
+  // Starts `python3 -m PACKAGE ARGUMENTS`. Errors: NotFound, as above.
+  static absl::StatusOr<PythonService> Start(const std::string& package, const std::vector<std::string>& arguments);
+  PythonService(PythonService&& other) noexcept;
+  PythonService& operator=(PythonService&& other) noexcept {
+    std::swap(socket_, other.socket_);
+    std::swap(child_, other.child_);
+    return *this;
+  }
+  // Closes the child's input and waits for its end.
+  ~PythonService();
+
+  // Sends a message and reads the answer; each is a uint64 with its size, then its bytes. Errors: Internal if the child
+  // has ended; it has printed why.
+  absl::StatusOr<std::string> Ask(std::string_view message);
+
+ private:
+  PythonService(FileDescriptor socket, pid_t child) : socket_(std::move(socket)), child_(child) {}
+
+  FileDescriptor socket_;
+  pid_t child_;  // 0: moved
+};
 
 // Runs `python3 -m hadal_torch ARGUMENTS`.
 // Errors: as above; with an empty message if the package has printed why: InvalidArgument (exit status 2), DataLoss

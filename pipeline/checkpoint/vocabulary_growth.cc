@@ -36,7 +36,7 @@ absl::StatusOr<std::vector<int32_t>> RowsOfSide(CheckpointReader& checkpoint, co
                                                 std::span<const Attachment> vocabularies) {
   const AttachedFile* const file = VocabularyFile(checkpoint.manifest(), stem);
   const auto now = std::ranges::find_if(vocabularies, [&](const Attachment& attachment) {
-    return IsOf(attachment.name, stem) || IsOf(attachment.name, kSharedVocabulary);
+    return IsOf(attachment.name, stem) || IsOf(attachment.name, kSharedVocabulary) || IsOf(attachment.name, kTokenizer);
   });
   if (file == nullptr || now == vocabularies.end()) return std::vector<int32_t>();
   if (file->crc32c == Crc32c(now->contents.data(), now->contents.size())) return std::vector<int32_t>();
@@ -84,7 +84,7 @@ absl::StatusOr<OldTable> ReadTable(CheckpointReader& checkpoint, int32_t p, std:
 }  // namespace
 
 const AttachedFile* VocabularyFile(const CheckpointManifest& manifest, const std::string& stem) {
-  for (const std::string& name : {stem, std::string(kSharedVocabulary)}) {
+  for (const std::string& name : {stem, std::string(kSharedVocabulary), std::string(kTokenizer)}) {
     const auto found =
         std::ranges::find_if(manifest.attachments, [&](const AttachedFile& file) { return IsOf(file.name, name); });
     if (found != manifest.attachments.end()) return &*found;

@@ -15,21 +15,27 @@ namespace {
 
 constexpr size_t kFirstSorted = 64;  // top-p seldom needs more tokens
 
-std::vector<WeightedToken> Followers(std::span<const float> logits, bool may_end) {
+std::vector<WeightedToken> Followers(const BeamOptions& options, std::span<const float> logits, bool may_end) {
   std::vector<WeightedToken> followers;
   followers.reserve(logits.size());
   for (size_t v = 0; v < logits.size(); ++v) {
     const auto token = static_cast<int32_t>(v);
-    if (token == kBosToken || token == kPadToken || (token == kEosToken && !may_end)) continue;
-    if (logits[v] > -INFINITY) followers.push_back({token});
+    if (MayGenerate(options, token, may_end) && logits[v] > -INFINITY) followers.push_back({token});
   }
   return followers;
 }
 
 }  // namespace
 
-std::vector<WeightedToken> KeptTokens(const DrawOptions& options, std::span<const float> logits, bool may_end) {
-  std::vector<WeightedToken> kept = Followers(logits, may_end);
+bool MayGenerate(const BeamOptions& options, int32_t token, bool may_end) {
+  if (token == options.end_token) return may_end;
+  if (token == options.start_token) return false;
+  return !options.reserved_ids || (token != kBosToken && token != kPadToken);
+}
+
+std::vector<WeightedToken> KeptTokens(const BeamOptions& beam_options, std::span<const float> logits, bool may_end) {
+  const DrawOptions& options = *beam_options.sampling;
+  std::vector<WeightedToken> kept = Followers(beam_options, logits, may_end);
   const auto likelier = [logits](const WeightedToken& a, const WeightedToken& b) {
     return logits[a.token] != logits[b.token] ? logits[a.token] > logits[b.token] : a.token < b.token;
   };
@@ -82,8 +88,8 @@ BeamSearch::BeamSearch(const BeamOptions& options, int64_t longest, OutputStart 
     : options_(options), longest_(longest), start_(std::move(start)) {
   HADAL_CHECK_GE(longest, 1);
   HADAL_CHECK_LE(std::ssize(start_.prefix), longest);
-  nodes_.push_back({.token = kEosToken});
-  live_.push_back({.parent = 0, .token = kEosToken});
+  nodes_.push_back({.token = options.start_token});
+  live_.push_back({.parent = 0, .token = options.start_token});
   live_nodes_.push_back(0);
 }
 
@@ -111,13 +117,13 @@ std::vector<int32_t> BeamSearch::RepeatingTokens(int32_t node) const {
 }
 
 bool BeamSearch::MayFollow(int32_t hypothesis, int32_t token) const {
-  if (token == kBosToken || token == kPadToken) return false;
-  if (token == kEosToken) return length_ >= options_.min_length;
+  if (!MayGenerate(options_, token, length_ >= options_.min_length)) return false;
+  if (token == options_.end_token) return true;
   return repeating_.empty() || std::ranges::find(repeating_[hypothesis], token) == repeating_[hypothesis].end();
 }
 
 void BeamSearch::OfferMostLikely(int32_t hypothesis, const Continuations& next) {
-  if (length_ >= longest_) return Offer(hypothesis, kEosToken, next.end_log_probability);
+  if (length_ >= longest_) return Offer(hypothesis, options_.end_token, next.end_log_probability);
   const size_t wanted = 2 * static_cast<size_t>(options_.beam), before = candidates_.size();
   size_t listed = 0;
   for (; listed < next.tokens.size() && next.tokens[listed] >= 0; ++listed) {
@@ -146,8 +152,8 @@ void BeamSearch::OfferBehindList(int32_t hypothesis, const Continuations& next, 
 
 void BeamSearch::OfferDrawn(int32_t hypothesis, const Continuations& next) {
   const bool fork = length_ == std::ssize(start_.prefix);  // into the samples
-  std::vector<WeightedToken> kept = {{.token = kEosToken, .weight = 1}};
-  if (length_ < longest_) kept = KeptTokens(*options_.sampling, next.logits, length_ >= options_.min_length);
+  std::vector<WeightedToken> kept = {{.token = options_.end_token, .weight = 1}};
+  if (length_ < longest_) kept = KeptTokens(options_, next.logits, length_ >= options_.min_length);
   if (kept.empty()) return;
   for (int32_t path = hypothesis; path < (fork ? options_.beam : hypothesis + 1); ++path) {
     const double uniform = DrawUniform(options_.sampling->seed, start_.number, path, static_cast<uint32_t>(length_));
@@ -188,7 +194,7 @@ void BeamSearch::Select() {
   live_.clear();
   for (size_t i = 0; i < candidates_.size(); ++i) {
     const Candidate& candidate = candidates_[i];
-    const bool ends = candidate.token == kEosToken;
+    const bool ends = candidate.token == options_.end_token;
     if (ends ? i >= beam || finished_.size() == beam : live_.size() == beam) continue;
     const auto node = static_cast<int32_t>(nodes_.size());
     nodes_.push_back({live_nodes_[candidate.hypothesis], candidate.token, candidate.log_probability, candidate.sum});

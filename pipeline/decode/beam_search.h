@@ -7,7 +7,8 @@
 //   2. candidates that end in </s> and are among the first `beam` are finished; others that end in </s> are dropped;
 //   3. the first `beam` candidates that do not end in </s> become the live hypotheses.
 // The sentence is done when `beam` hypotheses are finished, or at its longest length, where only </s> may follow.
-// <pad> and <s> are never generated. Ties go to the earlier hypothesis, then to the lower token. Sums in double.
+// <pad> and <s> are never generated, nor is a start token that is not the end token. Where ids are a tokenizer's,
+// </s> here is options.end_token. Ties go to the earlier hypothesis, then to the lower token. Sums in double.
 // A continuation whose log-probability is -inf or NaN is not a candidate; if the model returns only such values, the
 // search ends without a hypothesis.
 //
@@ -52,9 +53,12 @@ struct WeightedToken {
   double weight = 0;  // w(token), in [0, 1]; 1 for the most likely token
 };
 
-// Returns the tokens that may be drawn. `logits`: of all tokens. <s> and <pad> are never kept, </s> only if `may_end`,
-// and a logit of -inf or NaN neither. Empty if none is left.
-std::vector<WeightedToken> KeptTokens(const DrawOptions& options, std::span<const float> logits, bool may_end);
+// Whether a token may be generated; </s> only if `may_end`.
+bool MayGenerate(const BeamOptions& options, int32_t token, bool may_end);
+
+// Returns the tokens that may be drawn by options.sampling. `logits`: of all tokens. Those that MayGenerate excludes
+// are never kept, and a logit of -inf or NaN neither. Empty if none is left. REQUIRES: options.sampling.
+std::vector<WeightedToken> KeptTokens(const BeamOptions& options, std::span<const float> logits, bool may_end);
 
 // Returns the token that the random number `uniform`, in [0, 1), selects from P. `kept`: a result of KeptTokens.
 // REQUIRES: not empty.

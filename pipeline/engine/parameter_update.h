@@ -1,5 +1,5 @@
-// Applies Adam, or Muon where ModelPlan::uses_muon, to the slices whose moments this rank keeps, in a few long ranges of
-// memory, not one per parameter.
+// Applies Adam, or Muon where ModelPlan::uses_muon, to the slices whose moments this rank keeps, in a few long ranges
+// of memory, not one per parameter.
 // Why: a layer of width 64 has 16 parameters, most too short to split over threads. ParameterStore places a sublayer's
 // parameters back to back, so neighbours are updated as one range; only tied tables interrupt it.
 // Groups: rate, epsilon and decay depend on the parameter (ModelOptions::base_width, StackMethod::adam_epsilon_factor,

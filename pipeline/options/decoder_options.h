@@ -25,6 +25,10 @@ struct BeamOptions {
   int32_t min_length = 1;                    // least number of tokens before </s>
   int32_t no_repeat_ngram = 0;               // n: no sequence of n tokens occurs twice; 0: any may; not when sampling
   std::optional<DrawOptions> sampling = {};  // empty: beam search
+  // As ModelOptions'.
+  int32_t start_token = 2;
+  int32_t end_token = 2;
+  bool reserved_ids = true;
 };
 
 struct DecoderOptions {

@@ -52,7 +52,9 @@ absl::StatusOr<Corpus> Corpus::Open(const std::string& prefix, const CorpusShare
   const ShardLimits limits = {.source_vocabulary_size = manifest.source_vocabulary.size,
                               .target_vocabulary_size = manifest.target_vocabulary.size,
                               .corpora = static_cast<int32_t>(manifest.corpora.size()),
-                              .frame_width = manifest.frame_width};
+                              .frame_width = manifest.frame_width,
+                              .least_token = LeastToken(manifest.form),
+                              .least_target = manifest.form.block > 0 ? 2 : 0};
   for (size_t i = 0; i < manifest.shards.size(); ++i) {
     const ShardReference& reference = manifest.shards[i];
     const bool mine = static_cast<int>(i % static_cast<size_t>(share.processes)) == share.process;
@@ -80,7 +82,9 @@ size_t Corpus::ShardOf(int64_t i) const {
 
 SampleView Corpus::sample(int64_t i) const {
   const size_t shard = ShardOf(i);
-  return shards_[shard]->sample(i - first_sample_[shard]);
+  SampleView sample = shards_[shard]->sample(i - first_sample_[shard]);
+  sample.form = manifest_.form;
+  return sample;
 }
 
 void Corpus::Prefetch(int64_t i) const {
@@ -104,14 +108,16 @@ namespace {
 constexpr char kTemporaryName[] = "partial";
 
 // Checks one side's ids and counts the unknown ones.
-absl::StatusOr<int64_t> CountUnknown(std::span<const int32_t> tokens, const VocabularyReference& vocabulary) {
+absl::StatusOr<int64_t> CountUnknown(std::span<const int32_t> tokens, const VocabularyReference& vocabulary,
+                                     const TextForm& form) {
+  const int32_t least = LeastToken(form);
   int64_t unknown = 0;
   for (const int32_t token : tokens) {
-    if (token < kUnknownToken || token >= vocabulary.size) {
+    if (token < least || token >= vocabulary.size) {
       return absl::InvalidArgumentError(absl::StrCat("token id ", token, " is outside the vocabulary: ids of text are ",
-                                                     kUnknownToken, " to ", vocabulary.size - 1));
+                                                     least, " to ", vocabulary.size - 1));
     }
-    unknown += token == kUnknownToken ? 1 : 0;
+    unknown += form.reserved_ids && token == kUnknownToken ? 1 : 0;
   }
   return unknown;
 }
@@ -150,6 +156,7 @@ CorpusWriter::CorpusWriter(CorpusWriterOptions options)
   manifest_.frame_width = options_.inputs.frame_width;
   manifest_.sample_rate = options_.inputs.sample_rate;
   manifest_.cmvn = options_.inputs.cmvn;
+  manifest_.form = options_.form;
 }
 
 absl::StatusOr<CorpusWriter> CorpusWriter::Create(CorpusWriterOptions options) {
@@ -161,15 +168,18 @@ absl::Status CorpusWriter::Add(const SampleView& sample) {
   if (manifest_.samples == std::numeric_limits<uint32_t>::max()) {
     return absl::InvalidArgumentError("a corpus holds at most 2^32 - 1 samples; split it");
   }
-  HADAL_ASSIGN_OR_RETURN(const int64_t in_prefix, CountUnknown(sample.prefix, options_.source_vocabulary));
-  HADAL_ASSIGN_OR_RETURN(const int64_t in_source, CountUnknown(sample.source, options_.source_vocabulary));
-  HADAL_ASSIGN_OR_RETURN(const int64_t in_target, CountUnknown(sample.target, options_.target_vocabulary));
+  HADAL_ASSIGN_OR_RETURN(const int64_t in_prefix,
+                         CountUnknown(sample.prefix, options_.source_vocabulary, options_.form));
+  HADAL_ASSIGN_OR_RETURN(const int64_t in_source,
+                         CountUnknown(sample.source, options_.source_vocabulary, options_.form));
+  HADAL_ASSIGN_OR_RETURN(const int64_t in_target,
+                         CountUnknown(sample.target, options_.target_vocabulary, options_.form));
   HADAL_RETURN_IF_ERROR(CheckFrames(sample, options_.inputs.frame_width));
   HADAL_RETURN_IF_ERROR(shard_->Add(sample));
   const auto source = options_.inputs.frame_width > 0
                           ? static_cast<int64_t>(sample.frames.size()) / options_.inputs.frame_width
                           : static_cast<int64_t>(sample.prefix.size() + sample.source.size());
-  const auto target = static_cast<int64_t>(sample.target.size());
+  const int64_t target = std::ssize(sample.target) - (options_.form.block > 0 ? 1 : 0);
   CorpusStatistics& statistics = manifest_.statistics;
   statistics.source_tokens += source;
   statistics.target_tokens += target;

@@ -4,7 +4,9 @@
 //   PREFIX.00000.shard …  the samples (format: README.md)
 // A sample is a sentence pair with the id of the corpus it is from, a weight, and prefix tokens before the source (such
 // as language tags). In a monolingual corpus a sample has a target only. The files have no </s>; batches add it
-// (packed_batch.h). In a corpus of speech the source side is frames of features, and there is no source vocabulary.
+// (packed_batch.h). A monolingual corpus may be of blocks: a sample's target is then N + 1 tokens of the stream of
+// documents, of which each is followed by its end token; the last token of a block is the next block's first. In a
+// corpus of speech the source side is frames of features, and there is no source vocabulary.
 //
 // Open() verifies sizes, the CRC-32C of every shard, that every offset is inside its file, every token id inside its
 // vocabulary, and every frame finite. sample() can then not read outside the mapping, whatever the file contains. The
@@ -28,6 +30,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/data/corpus_manifest.h"
+#include "runtime/data/packed_batch.h"
 #include "runtime/data/vocabulary.h"
 
 namespace hadal {
@@ -42,6 +45,7 @@ struct SampleView {
   bool has_source = true;         // false: monolingual, no source side (not even </s>)
   std::span<const float> frames;  // speech: [frames, frame_width], and `source` is empty
   int32_t frame_width = 0;        // 0: text
+  TextForm form = {};
 };
 
 // One sample that owns its tokens.
@@ -115,6 +119,7 @@ struct CorpusWriterOptions {
   VocabularyReference source_vocabulary;  // a file beside the manifest; empty for monolingual text and speech
   VocabularyReference target_vocabulary;
   std::vector<std::string> corpora;          // [corpus id] names
+  TextForm form = {};                        // stored in the manifest; of every sample
   InputKind inputs = {};                     // stored in the manifest; its frame_width is that of every sample
   int64_t shard_bytes = int64_t{256} << 20;  // a shard ends when it reaches this size
 };

@@ -47,7 +47,7 @@ OrderedJson ToJson(const CorpusStatistics& statistics) {
 VocabularyReference ReadVocabulary(JsonFields fields) {
   VocabularyReference vocabulary;
   fields.ReadFileName("file", vocabulary.file);
-  fields.Read("size", vocabulary.size, kSpecialTokens);
+  fields.Read("size", vocabulary.size, 1);
   fields.Read("crc32c", vocabulary.crc32c);
   return vocabulary;
 }
@@ -89,6 +89,26 @@ std::vector<std::string> ReadCorpora(JsonFields& fields) {
   return corpora;
 }
 
+// Fields that have their defaults are left out.
+void AddForm(const TextForm& form, OrderedJson& json) {
+  const TextForm usual;
+  if (form.start_token != usual.start_token) json["start_token"] = form.start_token;
+  if (form.end_token != usual.end_token) json["end_token"] = form.end_token;
+  if (form.reserved_ids != usual.reserved_ids) json["reserved_ids"] = form.reserved_ids;
+  if (form.block != usual.block) json["block"] = form.block;
+  if (form.document_mask != usual.document_mask) json["document_mask"] = form.document_mask;
+}
+
+TextForm ReadForm(JsonFields& fields, int32_t vocabulary_size) {
+  TextForm form;
+  if (fields.Has("start_token")) fields.Read("start_token", form.start_token, 0, vocabulary_size - 1);
+  if (fields.Has("end_token")) fields.Read("end_token", form.end_token, 0, vocabulary_size - 1);
+  if (fields.Has("reserved_ids")) fields.Read("reserved_ids", form.reserved_ids);
+  if (fields.Has("block")) fields.Read("block", form.block, 1);
+  if (fields.Has("document_mask")) fields.Read("document_mask", form.document_mask);
+  return form;
+}
+
 // Reads an object whose checksum is right; error messages lack the manifest's name.
 absl::StatusOr<CorpusManifest> ReadManifest(const Json& json) {
   absl::Status status;
@@ -107,7 +127,11 @@ absl::StatusOr<CorpusManifest> ReadManifest(const Json& json) {
   if (fields.Has("frame_width")) fields.Read("frame_width", manifest.frame_width, 1, kWidestFrame);
   if (fields.Has("sample_rate")) fields.Read("sample_rate", manifest.sample_rate, 1);
   if (fields.Has("cmvn")) fields.Read("cmvn", manifest.cmvn);
+  manifest.form = ReadForm(fields, manifest.target_vocabulary.size);
   HADAL_RETURN_IF_ERROR(status);
+  if (manifest.form != TextForm() && !manifest.monolingual()) {
+    return absl::DataLossError("it has blocks or a tokenizer's ids, and a source");
+  }
   if (manifest.frame_width > 0 && manifest.source_vocabulary.size > 0) {
     return absl::DataLossError("it has both frame_width and source_vocabulary: a source is either speech or text");
   }
@@ -126,6 +150,12 @@ DataIdentity IdentityOf(const CorpusManifest& manifest) {
   DataIdentity identity = {.samples = manifest.samples};
   const auto add = [&](const void* data, size_t bytes) { identity.crc32c = Crc32c(data, bytes, identity.crc32c); };
   for (const ShardReference& shard : manifest.shards) add(&shard.crc32c, sizeof(shard.crc32c));
+  if (manifest.form != TextForm()) {
+    OrderedJson form = OrderedJson::object();
+    AddForm(manifest.form, form);
+    const std::string text = form.dump();
+    add(text.data(), text.size());
+  }
   if (manifest.corpora.size() > 1) {
     for (const std::string& name : manifest.corpora) add(name.c_str(), name.size() + 1);
   }
@@ -151,6 +181,7 @@ std::string ManifestToJson(const CorpusManifest& manifest) {
   if (manifest.frame_width > 0) json["frame_width"] = manifest.frame_width;
   if (manifest.sample_rate > 0) json["sample_rate"] = manifest.sample_rate;
   if (!manifest.cmvn.empty()) json["cmvn"] = manifest.cmvn;
+  AddForm(manifest.form, json);
   json["crc32c"] = ChecksumOf(Json(json));
   return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "runtime/data/input_kind.h"
+#include "runtime/data/packed_batch.h"
 
 namespace hadal {
 
@@ -27,7 +28,7 @@ struct ShardReference {
   uint32_t crc32c = 0;  // of the whole file
 };
 
-// Counts over a corpus's samples, without `</s>`.
+// Counts over a corpus's samples, without `</s>`. Of a block: its rows, `</s>` among them.
 struct CorpusStatistics {
   int64_t source_tokens = 0;  // including prefix tokens; of speech: frames
   int64_t target_tokens = 0;
@@ -52,6 +53,7 @@ struct CorpusManifest {
   int32_t frame_width = 0;
   int32_t sample_rate = 0;
   std::string cmvn;
+  TextForm form;
 
   InputKind inputs() const { return {tags, frame_width, sample_rate, cmvn}; }
   // Whether every target begins with its language's tag (language_tags.h).
@@ -70,7 +72,8 @@ struct DataIdentity {
   bool known() const { return samples > 0; }
   bool operator==(const DataIdentity&) const = default;
 };
-// Identifies all samples and, if there are several corpora, their names, on which the order of training depends.
+// Identifies all samples, their form if it is not the usual one, and, if there are several corpora, their names, on
+// which the order of training depends.
 DataIdentity IdentityOf(const CorpusManifest& manifest);
 // "79750 samples, checksum 0123abcd"
 std::string Describe(const DataIdentity& identity);

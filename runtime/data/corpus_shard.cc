@@ -27,15 +27,15 @@ absl::Status Damaged(const std::string& name, absl::string_view what) {
                                           "it from a copy, or run hadal prepare again"));
 }
 
-bool IsText(int32_t token, int32_t vocabulary_size) { return token >= kUnknownToken && token < vocabulary_size; }
-
-absl::Status CheckTokens(std::span<const int32_t> tokens, int32_t vocabulary_size, absl::string_view side) {
+absl::Status CheckTokens(std::span<const int32_t> tokens, int32_t least, int32_t vocabulary_size,
+                         absl::string_view side) {
+  const auto is_text = [=](int32_t token) { return token >= least && token < vocabulary_size; };
   bool all = true;  // no early exit, so that the compiler can vectorise
-  for (const int32_t token : tokens) all &= IsText(token, vocabulary_size);
+  for (const int32_t token : tokens) all &= is_text(token);
   if (all) return absl::OkStatus();
-  const auto bad = std::ranges::find_if(tokens, [&](int32_t token) { return !IsText(token, vocabulary_size); });
-  return absl::DataLossError(absl::StrCat("its ", side, " has the token id ", *bad, ", the ids of text are ",
-                                          kUnknownToken, " to ", vocabulary_size - 1));
+  const auto bad = std::ranges::find_if_not(tokens, is_text);
+  return absl::DataLossError(absl::StrCat("its ", side, " has the token id ", *bad, ", the ids of text are ", least,
+                                          " to ", vocabulary_size - 1));
 }
 
 absl::Status CheckFrames(std::span<const float> values) {
@@ -54,9 +54,13 @@ absl::Status CheckFrameCount(const SampleRecord& record, int32_t frame_width) {
 }
 
 // Checks a record, except the place of its tokens.
-absl::Status CheckRecord(const SampleRecord& record, int32_t corpora) {
+absl::Status CheckRecord(const SampleRecord& record, int32_t corpora, int32_t least_target) {
   if (record.prefix_tokens < 0 || record.source_tokens < 0 || record.target_tokens < 0) {
     return absl::DataLossError("it has a side with a negative length");
+  }
+  if (record.target_tokens < least_target) {
+    return absl::DataLossError(
+        absl::StrCat("it has ", record.target_tokens, " tokens, a block has ", least_target, " or more"));
   }
   if (record.corpus_id < 0 || record.corpus_id >= corpora) {
     return absl::DataLossError(
@@ -118,15 +122,15 @@ SampleView ViewOf(const SampleRecord& record, std::span<const int32_t> tokens, i
 
 absl::Status CheckSample(const SampleRecord& record, int64_t expected, std::span<const int32_t> tokens,
                          const ShardLimits& limits, ShardCheck check) {
-  HADAL_RETURN_IF_ERROR(CheckRecord(record, limits.corpora));
+  HADAL_RETURN_IF_ERROR(CheckRecord(record, limits.corpora, limits.least_target));
   if (limits.frame_width > 0) HADAL_RETURN_IF_ERROR(CheckFrameCount(record, limits.frame_width));
   HADAL_RETURN_IF_ERROR(CheckPlace(record, expected, static_cast<int64_t>(tokens.size())));
   if (check == ShardCheck::kRecords) return absl::OkStatus();
   const SampleView sample = ViewOf(record, tokens, limits.frame_width);
   HADAL_RETURN_IF_ERROR(CheckFrames(sample.frames));
-  HADAL_RETURN_IF_ERROR(CheckTokens(sample.prefix, limits.source_vocabulary_size, "prefix"));
-  HADAL_RETURN_IF_ERROR(CheckTokens(sample.source, limits.source_vocabulary_size, "source"));
-  return CheckTokens(sample.target, limits.target_vocabulary_size, "target");
+  HADAL_RETURN_IF_ERROR(CheckTokens(sample.prefix, limits.least_token, limits.source_vocabulary_size, "prefix"));
+  HADAL_RETURN_IF_ERROR(CheckTokens(sample.source, limits.least_token, limits.source_vocabulary_size, "source"));
+  return CheckTokens(sample.target, limits.least_token, limits.target_vocabulary_size, "target");
 }
 
 absl::Status CheckHeader(const ShardHeader& header, size_t bytes) {

@@ -73,8 +73,10 @@ class ShardBuilder {
 struct ShardLimits {
   int32_t source_vocabulary_size = 0;  // 0: samples have no source side
   int32_t target_vocabulary_size = 0;
-  int32_t corpora = 0;      // corpus ids are from 0 to corpora - 1
-  int32_t frame_width = 0;  // > 0: sources are frames of this many values
+  int32_t corpora = 0;                  // corpus ids are from 0 to corpora - 1
+  int32_t frame_width = 0;              // > 0: sources are frames of this many values
+  int32_t least_token = kUnknownToken;  // of ids; 0 where </s> or a tokenizer's ids may be among them
+  int32_t least_target = 0;             // tokens of a target; a block has 2 or more
 };
 
 enum class ShardCheck {

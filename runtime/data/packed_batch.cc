@@ -22,9 +22,26 @@ void AppendFrames(const SampleView& sample, PackedBatch& batch) {
   batch.source.insert(batch.source.end(), static_cast<size_t>(SourceRowsOf(sample)), kPadToken);
 }
 
+// REQUIRES: two tokens or more.
+void AppendBlock(const SampleView& sample, int64_t index, PackedBatch& batch) {
+  const std::span<const int32_t> tokens = sample.target;
+  for (size_t row = 0; row + 1 < tokens.size(); ++row) {
+    const bool begins = row == 0 || (sample.form.document_mask && tokens[row] == sample.form.start_token);
+    if (begins && row > 0) batch.target_offsets.push_back(static_cast<int32_t>(batch.target.size()));
+    if (begins) {
+      batch.source_offsets.push_back(0);
+      batch.samples.push_back(index);
+    }
+    batch.target_input.push_back(tokens[row]);
+    batch.target.push_back(tokens[row + 1]);
+  }
+  batch.target_offsets.push_back(static_cast<int32_t>(batch.target.size()));
+}
+
 }  // namespace
 
 BatchRows RowsOf(const SampleView& sample) {
+  if (sample.form.block > 0) return {.target = std::max<int64_t>(std::ssize(sample.target) - 1, 0)};
   return {.source = SourceRowsOf(sample), .target = static_cast<int64_t>(sample.target.size()) + 1};
 }
 
@@ -43,6 +60,7 @@ void ClearBatch(PackedBatch& batch) {
 
 void AppendSentence(const SampleView& sample, int64_t index, PackedBatch& batch) {
   if (batch.source_offsets.empty()) ClearBatch(batch);
+  if (sample.form.block > 0) return AppendBlock(sample, index, batch);
   if (sample.frame_width > 0) {
     AppendFrames(sample, batch);
   } else if (sample.has_source) {
@@ -50,10 +68,10 @@ void AppendSentence(const SampleView& sample, int64_t index, PackedBatch& batch)
     batch.source.insert(batch.source.end(), sample.source.begin(), sample.source.end());
     batch.source.push_back(kEosToken);
   }
-  batch.target_input.push_back(kEosToken);
+  batch.target_input.push_back(sample.form.start_token);
   batch.target_input.insert(batch.target_input.end(), sample.target.begin(), sample.target.end());
   batch.target.insert(batch.target.end(), sample.target.begin(), sample.target.end());
-  batch.target.push_back(kEosToken);
+  batch.target.push_back(sample.form.end_token);
   batch.source_offsets.push_back(static_cast<int32_t>(batch.source.size()));
   batch.target_offsets.push_back(static_cast<int32_t>(batch.target.size()));
   batch.samples.push_back(index);

@@ -35,6 +35,16 @@ constexpr int64_t SubsampledRows(int64_t frames) {
   return frames;
 }
 
+// How a corpus's texts become rows.
+struct TextForm {
+  int32_t start_token = kEosToken;  // the first input of a text; where documents are masked, a document's first input
+  int32_t end_token = kEosToken;    // the last target of a text
+  bool reserved_ids = true;         // ids 0 to 3 are the special tokens above; false: all ids are a tokenizer's
+  int32_t block = 0;                // > 0: samples are blocks of so many rows, cut from the stream of documents
+  bool document_mask = false;       // attention and positions of a block's rows begin anew at each document
+  bool operator==(const TextForm&) const = default;
+};
+
 struct PackedBatch {
   int32_t micro_batch = 0;              // index in the step's list of all replicas' micro-batches
   std::vector<int32_t> source;          // [source rows]
@@ -42,7 +52,7 @@ struct PackedBatch {
   std::vector<int32_t> target_input;    // [target rows]
   std::vector<int32_t> target;          // [target rows]
   std::vector<int32_t> target_offsets;  // [sentences + 1]
-  std::vector<int64_t> samples;         // [sentences] index in the corpus
+  std::vector<int64_t> samples;         // [sentences] index in the corpus; the same for the documents of a block
   // Speech: `source` then has a kPadToken for each of the encoder's rows (SubsampledRows).
   int32_t frame_width = 0;             // features of a frame; 0: text
   std::vector<float> frames;           // [frame_offsets.back(), frame_width]
@@ -56,11 +66,18 @@ struct PackedBatch {
   int64_t sentence_target_rows() const { return target_offsets.empty() ? target_rows() : target_offsets.back(); }
 };
 
+// The least id that the samples of a corpus may have.
+constexpr int32_t LeastToken(const TextForm& form) { return form.reserved_ids && form.block == 0 ? kUnknownToken : 0; }
+
 // The functions below pack sentences into micro-batches, for training, validation, scoring and translation. Only they
 // add </s> and shift the decoder's input.
 //   source row list  = prefix, source tokens, </s>          (|prefix| + S + 1 rows; none without a source side)
 //   target_input     = </s>, target tokens                  (T + 1 rows)
 //   target           = target tokens, </s>                  (T + 1 rows)
+// where a language model's first input and last target are those of the sample's TextForm. A block of N + 1 tokens:
+//   target_input     = its tokens but the last, target = its tokens but the first   (N rows)
+// With a document mask each row whose input is the start token begins another sentence of the batch; the block stays
+// together.
 // Speech: `frames` has all F frames of a sentence, `source` SubsampledRows(F) times kPadToken, the encoder's rows.
 // Translation packs samples with an empty target and ignores the one target row of each. Thread safety: pure functions.
 

@@ -19,8 +19,10 @@
 #include "runtime/check.h"
 #include "runtime/crc32c.h"
 #include "runtime/data/piece_model.h"
+#include "runtime/data/tokenizer_file.h"
 #include "runtime/data/unicode_text.h"
 #include "runtime/files.h"
+#include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -35,6 +37,10 @@ namespace hadal {
 class TokenTable {
  public:
   TokenTable();
+  // Without the special tokens. Empty strings are numbers without a token.
+  explicit TokenTable(std::vector<std::string> tokens) {
+    for (std::string& token : tokens) Add(std::move(token));
+  }
 
   // Assigns the next id to `token`. If the string already has an id, Id() keeps returning that one, unless `replace`.
   // Returns whether the string was new.
@@ -84,6 +90,7 @@ std::string JoinWithSpaces(const TokenTable& table, std::span<const int32_t> ids
 absl::StatusOr<std::unique_ptr<const VocabularyModel>> ParseDictionary(std::string contents, const std::string& name);
 absl::StatusOr<std::unique_ptr<const VocabularyModel>> ParseSentencePiece(std::string contents,
                                                                           const std::string& name);
+absl::StatusOr<std::unique_ptr<const VocabularyModel>> ParseTokenizer(std::string contents, const std::string& name);
 
 namespace {
 
@@ -161,10 +168,10 @@ absl::StatusOr<Vocabulary> Vocabulary::Parse(std::string contents, const std::st
     return absl::InvalidArgumentError(absl::StrCat(
         name, " is empty; a vocabulary is a SentencePiece model or a dictionary with one 'token count' per line"));
   }
-  const bool is_model = contents[0] == kModelFirstByte;
-  HADAL_ASSIGN_OR_RETURN(
-      std::unique_ptr<const VocabularyModel> model,
-      is_model ? ParseSentencePiece(std::move(contents), name) : ParseDictionary(std::move(contents), name));
+  const auto parse = contents[0] == kModelFirstByte ? ParseSentencePiece
+                     : contents[0] == '{'           ? ParseTokenizer
+                                                    : ParseDictionary;
+  HADAL_ASSIGN_OR_RETURN(std::unique_ptr<const VocabularyModel> model, parse(std::move(contents), name));
   return Vocabulary(std::move(model));
 }
 
@@ -196,7 +203,21 @@ std::string Vocabulary::Decode(std::span<const int32_t> ids, PieceJoining joinin
   return model_->Decode(ids);
 }
 
-std::string_view Vocabulary::extension() const { return kind() == VocabularyKind::kSentencePiece ? ".model" : ".txt"; }
+std::string_view Vocabulary::extension() const {
+  switch (kind()) {
+    case VocabularyKind::kSentencePiece:
+      return ".model";
+    case VocabularyKind::kDictionary:
+      return ".txt";
+    case VocabularyKind::kTokenizer:
+      break;
+  }
+  return ".json";
+}
+
+std::string Vocabulary::FileName(std::string_view stem) const {
+  return std::string(kind() == VocabularyKind::kTokenizer ? kTokenizer : stem).append(extension());
+}
 
 absl::Status Vocabulary::Save(const std::string& path) const { return ReplaceFile(path, contents(), "partial"); }
 
@@ -276,7 +297,7 @@ std::string KindOfOther(std::string_view contents, std::string_view line) {
   if (contents.starts_with("version https://git-lfs")) {
     return "is a pointer of Git LFS, not the file itself; `git lfs pull` fetches that";
   }
-  if (contents.starts_with('{') || contents.starts_with('[')) {
+  if (contents.starts_with('[')) {
     return "is JSON; give the SentencePiece model or dict.txt that belongs to it";
   }
   double score = 0;
@@ -388,6 +409,31 @@ absl::StatusOr<std::unique_ptr<const VocabularyModel>> ParseSentencePiece(std::s
   }
   return std::make_unique<const SentencePieceModel>(std::move(table), std::move(contents), std::move(pieces),
                                                     std::move(numbering));
+}
+
+namespace {
+
+class TokenizerModel : public VocabularyModel {
+ public:
+  using VocabularyModel::VocabularyModel;
+
+  VocabularyKind kind() const override { return VocabularyKind::kTokenizer; }
+
+  std::vector<int32_t> Encode(std::string_view) const override {
+    HADAL_CHECK(!"a tokenizer.json encodes no text here");
+    return {};
+  }
+
+  std::string Decode(std::span<const int32_t> ids) const override {
+    return absl::StrJoin(ids, " ", [&](std::string* out, int32_t id) { *out += table().Token(id); });
+  }
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<const VocabularyModel>> ParseTokenizer(std::string contents, const std::string& name) {
+  HADAL_ASSIGN_OR_RETURN(std::vector<std::string> tokens, TokensOfTokenizer(contents, name));
+  return std::make_unique<const TokenizerModel>(TokenTable(std::move(tokens)), std::move(contents));
 }
 
 }  // namespace hadal

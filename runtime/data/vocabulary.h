@@ -1,10 +1,12 @@
 // Converts text to token ids and back.
 //
-// A vocabulary is one of two kinds, recognised by the file's content:
+// A vocabulary is one of three kinds, recognised by the file's content:
 //   SentencePiece model   for raw text; the model (BPE or unigram) segments it
 //   dictionary            fairseq's dict.txt, one "token count" per line; for text of tokens and spaces
 // Ids: `<s>` 0, `<pad>` 1, `</s>` 2, `<unk>` 3, then the model's pieces or the dictionary's lines in their order. A
 // SentencePiece model with other special ids is renumbered so. A model trained by hadal keeps its ids.
+//   tokenizer.json        of Hugging Face: all ids are the file's, and none is special here. Text goes through the
+//                         Python package `tokenizers` (tools/corpus/text_codec.h), not through Encode and Decode.
 //
 // contents() returns the file's bytes and crc32c() their checksum. Corpora and checkpoints store both, so that a model
 // never receives ids of another vocabulary.
@@ -25,7 +27,7 @@ namespace hadal {
 
 class VocabularyModel;
 
-enum class VocabularyKind { kSentencePiece, kDictionary };
+enum class VocabularyKind { kSentencePiece, kDictionary, kTokenizer };
 
 // How Decode joins tokens.
 enum class PieceJoining {
@@ -37,7 +39,7 @@ enum class PieceJoining {
 
 class Vocabulary {
  public:
-  // Reads a file. Errors: NotFound; InvalidArgument if the file is of neither kind, with the line if there is one.
+  // Reads a file. Errors: NotFound; InvalidArgument if the file is of no kind, with the line if there is one.
   static absl::StatusOr<Vocabulary> Load(const std::string& path);
   // As Load, from memory; errors contain `name` instead of the path.
   static absl::StatusOr<Vocabulary> Parse(std::string contents, const std::string& name);
@@ -50,9 +52,10 @@ class Vocabulary {
   int32_t size() const;
 
   // Returns the ids of `text`, without `</s>`. Tokens that the vocabulary lacks become `<unk>`, and so does text that
-  // spells a special token. Empty or blank text has no ids.
+  // spells a special token. Empty or blank text has no ids. REQUIRES: kind() is not kTokenizer.
   std::vector<int32_t> Encode(std::string_view text) const;
-  // Returns the text of `ids`, without `<s>`, `<pad>` and `</s>`. REQUIRES: every id in [0, size()).
+  // Returns the text of `ids`, without `<s>`, `<pad>` and `</s>`; of a tokenizer.json its tokens with spaces
+  // between them. REQUIRES: every id in [0, size()).
   std::string Decode(std::span<const int32_t> ids, PieceJoining joining = PieceJoining::kDefault) const;
 
   // Returns the token's string. REQUIRES: id in [0, size()).
@@ -64,8 +67,10 @@ class Vocabulary {
   const std::string& contents() const;
   // The checksum of contents() (crc32c.h).
   uint32_t crc32c() const;
-  // The file name extension of the kind: ".model" or ".txt".
+  // The file name extension of the kind: ".model", ".txt" or ".json".
   std::string_view extension() const;
+  // Its file's name where others are called STEM and the extension: "tokenizer.json" for a tokenizer.json.
+  std::string FileName(std::string_view stem) const;
   // Writes contents() to `path`. Errors: the file system's.
   absl::Status Save(const std::string& path) const;
 

@@ -130,6 +130,9 @@ TEST(InitializationTest, PaddingRowIsZeroAndParametersDiffer) {
     EXPECT_NE(table[0], 0.0f);
   }
   EXPECT_NE(WholeParameter(plan, 1), WholeParameter(plan, 2));  // q and k weights
+  options.reserved_ids = false;                                 // a tokenizer's: no id is padding
+  const ModelPlan tokenizer = ModelPlan::Make(options);
+  EXPECT_NE(WholeParameter(tokenizer, tokenizer.sublayers[tokenizer.target_embedding()].table)[kPadToken * 8], 0.0f);
 }
 
 TEST(InitializationTest, ThreadsAndSlicesChangeNothing) {

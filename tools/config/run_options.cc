@@ -318,6 +318,9 @@ absl::Status FollowCorpus(const CorpusManifest& corpus, TrainOptions& options) {
   model.frame_width = corpus.frame_width;
   model.source_vocabulary = corpus.source_vocabulary.size;
   model.target_vocabulary = corpus.target_vocabulary.size;
+  model.start_token = corpus.form.start_token;
+  model.end_token = corpus.form.end_token;
+  model.reserved_ids = corpus.form.reserved_ids;
   if (options.pipeline.decoder) options.pipeline.decoder->prefixes = corpus.target_tags();
   return absl::OkStatus();
 }

@@ -108,7 +108,7 @@ struct Count {
 };
 
 std::vector<Count> CountsOf(const PrepareOptions& options) {
-  const std::string pairs = options.monolingual ? "lines" : "pairs";
+  const std::string pairs = options.units();
   return {{"pairs", pairs, [](const TextFindings& text) { return text.lines; }},
           {"not_utf8", "not UTF-8", [](const TextFindings& text) { return text.skipped.invalid; }},
           {"empty", "empty", [](const TextFindings& text) { return text.skipped.empty; }},

@@ -25,6 +25,9 @@
 namespace hadal {
 namespace {
 
+// The token that ends a sample's rows and is not among its tokens, or -1: a block has none.
+int32_t EndOf(const CorpusManifest& manifest) { return manifest.form.block > 0 ? -1 : manifest.form.end_token; }
+
 // Number of occurrences of each token of a side, with </s> once per sample.  [V]  Errors: DataLoss, the corpus changes.
 template <typename SideOf>
 absl::StatusOr<std::vector<int64_t>> CountTokens(const Corpus& corpus, int64_t vocabulary_size, const SideOf& side_of) {
@@ -35,7 +38,7 @@ absl::StatusOr<std::vector<int64_t>> CountTokens(const Corpus& corpus, int64_t v
     }
   }
   HADAL_RETURN_IF_ERROR(corpus.CheckUnchanged());
-  counts[kEosToken] += corpus.size();
+  if (const int32_t end = EndOf(corpus.manifest()); end >= 0) counts[end] += corpus.size();
   return counts;
 }
 
@@ -43,7 +46,8 @@ template <typename SideOf>
 absl::StatusOr<SideStatistics> Describe(const Corpus& corpus, int64_t vocabulary_size, const SideOf& side_of) {
   SideStatistics side;
   for (int64_t i = 0; i < corpus.size(); ++i) {
-    side.longest = std::max(side.longest, static_cast<int64_t>(side_of(corpus.sample(i)).size()) + 1);
+    const int64_t end = EndOf(corpus.manifest()) >= 0 ? 1 : 0;
+    side.longest = std::max(side.longest, std::ssize(side_of(corpus.sample(i))) + end);
   }
   HADAL_ASSIGN_OR_RETURN(const std::vector<int64_t> counts, CountTokens(corpus, vocabulary_size, side_of));
   side.tokens = std::accumulate(counts.begin(), counts.end(), int64_t{0});
@@ -56,7 +60,10 @@ absl::StatusOr<SideStatistics> Describe(const Corpus& corpus, int64_t vocabulary
   return side;
 }
 
-std::span<const int32_t> TargetOf(const SampleView& sample) { return sample.target; }
+// Of a block, the tokens that are targets.
+std::span<const int32_t> TargetOf(const SampleView& sample) {
+  return sample.form.block > 0 && !sample.target.empty() ? sample.target.subspan(1) : sample.target;
+}
 
 absl::StatusOr<Corpus> OpenFilled(const std::string& prefix) {
   HADAL_ASSIGN_OR_RETURN(Corpus corpus, Corpus::Open(prefix));
@@ -101,10 +108,13 @@ absl::StatusOr<double> UnigramNll(const Corpus& counted, const Corpus& text, std
   double sum = 0;
   int64_t tokens = 0;
   for (const int64_t i : samples) {
-    const std::span<const int32_t> target = text.sample(i).target;
+    const std::span<const int32_t> target = TargetOf(text.sample(i));
     for (const int32_t token : target) sum += nll(token);
-    sum += nll(kEosToken);
-    tokens += static_cast<int64_t>(target.size()) + 1;
+    tokens += std::ssize(target);
+    if (const int32_t end = EndOf(text.manifest()); end >= 0) {
+      sum += nll(end);
+      ++tokens;
+    }
   }
   HADAL_RETURN_IF_ERROR(text.CheckUnchanged());
   return sum / static_cast<double>(tokens);

@@ -53,6 +53,8 @@ absl::StatusOr<ParallelReader> ParallelReader::Open(const TextPair& pair) {
     HADAL_ASSIGN_OR_RETURN(reader.pairs_, PairFile::Open(pair.target, pair.direction, pair.reversed));
   } else if (!pair.source.empty()) {
     HADAL_ASSIGN_OR_RETURN(reader.source_, OpenSide(pair.source));
+  } else if (pair.features.empty()) {
+    HADAL_ASSIGN_OR_RETURN(reader.documents_, DocumentFile::Open(pair.target, pair.text_field, pair.blank_lines));
   }
   return reader;
 }
@@ -127,9 +129,13 @@ absl::Status ParallelReader::UnequalCounts(Side& longer, const Side& shorter) {
 absl::StatusOr<bool> ParallelReader::Next(ParallelLine& line) {
   line.number = lines_ + 1;
   line.invalid.clear();
+  line.has_ids = documents_ != nullptr && documents_->has_ids();
   bool has_source = false, has_target = false;
   if (pairs_ != nullptr) {
     HADAL_ASSIGN_OR_RETURN(has_target, pairs_->Next(line.source, line.target, line.invalid));
+  } else if (documents_ != nullptr) {
+    HADAL_ASSIGN_OR_RETURN(has_target, documents_->Next(line.target, line.invalid));
+    line.number = documents_->place();
   } else {
     if (source_) {
       HADAL_ASSIGN_OR_RETURN(has_source, NextLine(*source_, line.number, line.source));

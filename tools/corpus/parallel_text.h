@@ -1,6 +1,6 @@
 // Reads parallel text: two UTF-8 files with one sentence per line, in which line n of one translates line n of the
 // other; or one file with a tab between a sentence and its translation, TMX or JSON Lines (pair_file.h). Plain text is
-// the target side alone.
+// the target side alone: lines, or the documents of a file (document_file.h).
 //
 // A byte order mark at the start of a file and "\r" at the end of a line are removed. The last line need not end in
 // "\n". Nothing else is changed.
@@ -21,6 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/data/language_tags.h"
+#include "tools/corpus/document_file.h"
 #include "tools/corpus/pair_file.h"
 
 namespace hadal {
@@ -33,6 +34,9 @@ struct TextPair {
   bool reversed = false;  // with one_file: the second column is the source
   Direction direction;    // empty languages: not known
   std::string domain;     // of a list of texts; empty: none
+  // Plain text: JSON's field, and whether blank lines separate documents (document_file.h).
+  std::string text_field = "text";
+  bool blank_lines = false;
 };
 
 // The name of a corpus of this text, for users: "en-de", "en-de domain"; without languages "FILE / FILE".
@@ -40,16 +44,17 @@ std::string CorpusName(const TextPair& pair);
 
 // A pair of lines, and whether it can be used.
 struct ParallelLine {
-  int64_t number = 0;  // from 1
+  int64_t number = 0;  // from 1; of a document: where it begins
   std::string source;
   std::string target;
-  std::string invalid;  // empty, or "FILE:LINE: not UTF-8 from byte B of the line on" (or "of column 2 on")
-  bool empty = false;   // a side is blank
+  bool has_ids = false;  // `target` is token ids, as decimal numbers
+  std::string invalid;   // empty, or "FILE:LINE: not UTF-8 from byte B of the line on" (or "of column 2 on")
+  bool empty = false;    // a side is blank
 };
 
 class ParallelReader {
  public:
-  // Pipes, and files compressed with gzip, are read, too. Errors: those of OpenText.
+  // Pipes and compressed files are read, too. Errors: those of OpenText.
   static absl::StatusOr<ParallelReader> Open(const TextPair& pair);
 
   // Reads the next pair of lines, or for plain text the next line. Returns false at the end. Blocking.
@@ -84,9 +89,10 @@ class ParallelReader {
   explicit ParallelReader(Side target) : target_(std::move(target)) {}
 
   TextPair pair_;
-  std::optional<Side> source_;       // of two files
-  Side target_;                      // or the one file
-  std::unique_ptr<PairFile> pairs_;  // that file's reader, if it has a format of its own
+  std::optional<Side> source_;               // of two files
+  Side target_;                              // or the one file
+  std::unique_ptr<PairFile> pairs_;          // that file's reader, if it has a format of its own
+  std::unique_ptr<DocumentFile> documents_;  // plain text's
   int64_t lines_ = 0, more_columns_ = 0, quoted_ = 0;
   bool has_header_ = false;
 };

@@ -21,6 +21,7 @@
 #include "tools/corpus/corpora_list.h"
 #include "tools/corpus/feature_reader.h"
 #include "tools/corpus/prepare_corpus.h"
+#include "tools/corpus/text_codec.h"
 #include "tools/corpus/text_lines.h"
 #include "tools/output/human_units.h"
 #include "tools/tool_exit_code.h"
@@ -73,6 +74,18 @@ absl::Status CheckOptions(const PrepareOptions& options) {
     return absl::InvalidArgumentError(
         "plain text has one side and one vocabulary; omit --separate, --source-vocab and --target-vocab");
   }
+  if (!options.monolingual && (options.block > 0 || !options.tokenizer.empty())) {
+    return absl::InvalidArgumentError("--block and --tokenizer are for plain text; give --monolingual");
+  }
+  if (options.document_mask && options.block == 0) {
+    return absl::InvalidArgumentError("--document-mask cuts blocks at documents; give --block N");
+  }
+  if (options.features && options.block + options.tokenizer.size() > 0) {
+    return absl::InvalidArgumentError("transcripts are sentences; omit --block and --tokenizer with --features");
+  }
+  if (!options.end_token.empty() && options.tokenizer.empty()) {
+    return absl::InvalidArgumentError("--end-token names a token of a tokenizer.json; give --tokenizer");
+  }
   return CheckFilters(options);
 }
 
@@ -99,7 +112,16 @@ absl::Status CheckAllFeatures(const std::vector<Split>& splits) {
 // Checks that need no text: a folder in use, missing files, an invalid vocabulary.
 absl::StatusOr<std::optional<CorpusVocabularies>> CheckSurroundings(const std::vector<Split>& splits,
                                                                     const PrepareOptions& options) {
-  for (const Split& split : splits) HADAL_RETURN_IF_ERROR(CheckReadable(split));
+  for (const Split& split : splits) {
+    HADAL_RETURN_IF_ERROR(CheckReadable(split));
+    for (const TextPair& pair : split.pairs) {
+      if (!pair.source.empty() || !IsTokenFile(pair.target) || !options.tokenizer.empty()) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(pair.target,
+                       " is named as Megatron-LM's token files are; give the tokenizer.json of its ids as "
+                       "--tokenizer"));
+    }
+  }
   if (options.features) HADAL_RETURN_IF_ERROR(CheckAllFeatures(splits));
   HADAL_ASSIGN_OR_RETURN(std::optional<CorpusVocabularies> given, GivenVocabularies(options));
   if (options.tags != LanguageTags::kNone) {
@@ -118,6 +140,7 @@ absl::StatusOr<std::optional<CorpusVocabularies>> CheckSurroundings(const std::v
     };
     add(options.source_vocabulary, given->source);
     add(options.target_vocabulary, given->target);
+    add(options.tokenizer, given->target);
   }
   const bool counts_words = options.training.algorithm == PieceAlgorithm::kWord;
   const std::string_view extension = given ? given->target.extension() : counts_words ? ".txt" : ".model";
@@ -129,7 +152,7 @@ absl::StatusOr<std::optional<CorpusVocabularies>> CheckSurroundings(const std::v
 void WarnOfTraining(const TextFindings& train, size_t held_out, const PrepareOptions& options, std::ostream& out) {
   constexpr double kManyEqual = 0.1, kManyHeldOut = 0.01;
   const auto usable = static_cast<double>(train.lines - train.skipped.invalid - train.skipped.empty);
-  const char* lines = options.monolingual ? "lines" : "pairs";
+  const char* lines = options.units();
   if (static_cast<double>(train.equal_sides) > kManyEqual * usable) {
     out << absl::StrFormat(
         "warning: the source equals the target in %.0f%% of the training pairs; are these the right "
@@ -152,8 +175,8 @@ absl::StatusOr<std::vector<SplitSurvey>> SurveyAll(const std::vector<Split>& spl
   for (size_t i = splits.size(); i-- > 0;) {  // training text last
     HADAL_ASSIGN_OR_RETURN(surveys[i], SurveySplit(splits[i], options, held_out));
     const SplitSurvey& survey = surveys[i];
-    out << "read " << splits[i].name << ": " << HumanCount(survey.lines)
-        << (options.monolingual ? " lines" : " pairs of lines");
+    out << "read " << splits[i].name << ": " << HumanCount(survey.lines) << " "
+        << (options.monolingual ? options.units() : "pairs of lines");
     if (survey.byte_order_marks > 0) out << ", byte order marks removed";
     if (survey.carriage_returns > 0) out << ", CRLF line ends removed";
     if (survey.more_columns > 0) {
@@ -192,6 +215,9 @@ void DescribeSplit(const Split& split, const WrittenSplit& written, const Prepar
     out << " utterances; " << HumanCount(statistics.source_tokens) << " frames of " << written.manifest.frame_width
         << " features (longest " << statistics.longest_source << "), target " << HumanCount(statistics.target_tokens)
         << " tokens";
+  } else if (options.block > 0) {
+    out << " blocks of " << options.block << " tokens; kept " << HumanCount(written.short_blocks)
+        << " shorter ones, the last of each file; " << HumanCount(statistics.target_tokens) << " tokens";
   } else if (options.monolingual) {
     out << " lines; " << HumanCount(statistics.target_tokens) << " tokens";
   } else {
@@ -293,7 +319,9 @@ absl::StatusOr<std::vector<TextPair>> PairUp(const char* name, const std::vector
     return pairs;
   }
   if (options.monolingual) {
-    for (const std::string& path : paths) pairs.push_back({"", path});
+    for (const std::string& path : paths) {
+      pairs.push_back({.target = path, .text_field = options.text_field, .blank_lines = options.block > 0});
+    }
     return pairs;
   }
   if (paths.size() % 2 != 0) {
@@ -335,6 +363,19 @@ absl::Status CheckBothSidesGiven(const PrepareOptions& options) {
                                                  " as well, or --vocab FILE for one vocabulary for both sides"));
 }
 
+void AddDocumentOptions(Command command, PrepareOptions& options) {
+  command.AddOption("--text-field", options.text_field, "Field of JSON Lines that is the document")
+      .ValueName("NAME")
+      .ShowDefault();
+  command
+      .AddOption("--block", options.block,
+                 "Cut the stream of documents into samples of N tokens; the last one of a file may be shorter")
+      .InRange(1, 1 << 20)
+      .ValueName("N");
+  command.AddFlag("--document-mask", options.document_mask,
+                  "With --block: attention and positions begin anew at each document");
+}
+
 void AddTextOptions(Command command, PrepareArguments& arguments) {
   std::vector<CommandOption> files;
   const auto add = [&](const char* name, std::vector<std::string>& paths, const char* description) {
@@ -345,7 +386,8 @@ void AddTextOptions(Command command, PrepareArguments& arguments) {
   add("--test", arguments.test, "Test text");
   files.push_back(
       command.AddFlag("--monolingual", arguments.options.monolingual,
-                      "Plain text for language models: each FILE separately, one sentence or document per line"));
+                      "Text for language models, FILE after FILE: JSON Lines, Megatron-LM's PREFIX.bin, or plain text, "
+                      "one sentence or document per line, with --block blank lines between documents"));
   files.push_back(command.AddFlag("--features", arguments.options.features,
                                   "Speech: each PREFIX is of features that speech_features.py wrote"));
   files.push_back(command
@@ -382,8 +424,17 @@ std::vector<CommandOption> AddExistingVocabularies(Command command, PrepareOptio
       command.AddOption("--source-vocab", options.source_vocabulary, "Existing vocabulary for the source");
   const CommandOption target =
       command.AddOption("--target-vocab", options.target_vocabulary, "Existing vocabulary for the target");
-  for (CommandOption option : {both, source, target}) option.ValueName("FILE");
-  return {both, source, target};
+  CommandOption tokenizer =
+      command.AddOption("--tokenizer", options.tokenizer,
+                        "Existing vocabulary for plain text: a tokenizer.json, read by the Python package tokenizers");
+  for (CommandOption option : {both, source, target, tokenizer}) option.ValueName("FILE");
+  for (CommandOption option : {both, source, target}) tokenizer.Excludes(option);
+  command
+      .AddOption(
+          "--end-token", options.end_token,
+          "Token of the --tokenizer that ends a document (default: eos_token of tokenizer_config.json beside it)")
+      .ValueName("TOKEN");
+  return {both, source, target, tokenizer};
 }
 
 // Adds the options for training vocabularies, and returns them.
@@ -458,6 +509,13 @@ absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out) {
   HADAL_RETURN_IF_ERROR(CheckOptions(options));
   const std::vector<Split> splits = SplitsOf(options);
   HADAL_ASSIGN_OR_RETURN(std::optional<CorpusVocabularies> given, CheckSurroundings(splits, options));
+  TextForm form{.block = options.block, .document_mask = options.document_mask};
+  absl::StatusOr<TextCodec> codec;
+  if (given) {
+    codec = TextCodec::Open(given->target);
+    HADAL_RETURN_IF_ERROR(codec.status());
+    HADAL_RETURN_IF_ERROR(SetSpecialTokens(options, given->target, *codec, form));
+  }
   HADAL_ASSIGN_OR_RETURN(const std::vector<SplitSurvey> surveys, SurveyAll(splits, options, out));
   HADAL_ASSIGN_OR_RETURN(PrepareOutput output,
                          PrepareOutput::Take(options.output, options.overwrite, given ? &*given : nullptr));
@@ -473,6 +531,7 @@ absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out) {
   }
   HADAL_ASSIGN_OR_RETURN(const PreparedVocabularies vocabularies, SaveVocabularies(*std::move(given), staged.output));
   DescribeVocabularies(vocabularies, options, out);
+  if (trained) codec = TextCodec::Open(vocabularies.target.vocabulary);
   if (!trained && options.tags != LanguageTags::kNone) {
     HADAL_RETURN_IF_ERROR(DescribeAddedTags(vocabularies, options, out));
   }
@@ -480,8 +539,8 @@ absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out) {
   std::vector<CorpusManifest> manifests;
   std::vector<SplitFindings> findings;
   for (size_t i = 0; i < splits.size(); ++i) {
-    HADAL_ASSIGN_OR_RETURN(WrittenSplit written,
-                           WriteSplit(splits[i], staged, surveys[i], vocabularies.source, vocabularies.target));
+    HADAL_ASSIGN_OR_RETURN(WrittenSplit written, WriteSplit(splits[i], staged, surveys[i], vocabularies.source,
+                                                            vocabularies.target, *codec, form));
     DescribeSplit(splits[i], written, options, out);
     if (trained && manifests.empty()) {
       WarnOfRareIds(vocabularies, written.manifest.statistics, options.features, out);
@@ -503,6 +562,7 @@ void AddPrepareCommand(Command app, int& exit_code) {
   auto arguments = std::make_shared<PrepareArguments>();
   PrepareOptions& options = arguments->options;
   AddTextOptions(command, *arguments);
+  AddDocumentOptions(command, options);
   command.AddOption("-o,--out", options.output, "Output folder").Required().ValueName("DIR");
   AddVocabularyOptions(command, options);
   AddFilterOptions(command, options);

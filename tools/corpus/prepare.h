@@ -3,17 +3,21 @@
 //   hadal prepare --train SOURCE TARGET [--train …] [--valid SOURCE TARGET] [--test SOURCE TARGET] --out DIR
 //   hadal prepare --list corpora.textproto [--tags m2m100] [--vocab-temperature 5] --out DIR
 //   hadal prepare --features --train PREFIX [--train …] [--valid PREFIX] [--test PREFIX] --out DIR
-//   hadal prepare --monolingual --train FILE [--train …] [--valid FILE] [--test FILE] --out DIR
-// Writes into DIR: vocabulary.model (or source.model and target.model; .txt for a dictionary), and for each given split
-// NAME.json and NAME.00000.shard … (runtime/data/README.md). `hadal train` takes the prefix, DIR/train. --monolingual
-// is for language models: one sentence or document per line, samples without a source. --features is for speech: each
-// PREFIX has the features of utterances (feature_reader.h) and, in PREFIX.txt, their transcripts. --list (or --opus, a
-// folder laid out as OPUS-100) names texts in many directions (corpora_list.h). Each text becomes one of the corpora of
-// the prepared corpus; training may draw from them by temperature (data.sampling_temperature). --tags adds language
-// tags (runtime/data/language_tags.h).
+//   hadal prepare --monolingual --train FILE [--train …] [--valid FILE] [--test FILE] [--block N] --out DIR
+// Writes into DIR: vocabulary.model (or source.model and target.model; .txt for a dictionary), and for each given
+// split NAME.json and NAME.00000.shard … (runtime/data/README.md). `hadal train` takes the prefix, DIR/train.
+// --monolingual is for language models: samples without a source, which are sentences or documents, one per line or
+// JSON object (document_file.h). --block N makes blocks of them instead: each file's documents are a stream, in
+// which the end token follows each (and the one that a tokenizer's post-processor adds precedes it); a block has N +
+// 1 tokens, of which the first is the last of the block before. The last block may be shorter. --features is for
+// speech: each PREFIX has the features of utterances (feature_reader.h) and, in PREFIX.txt, their transcripts.
+// --list (or --opus, a folder laid out as OPUS-100) names texts in many directions (corpora_list.h). Each text
+// becomes one of the corpora of the prepared corpus; training may draw from them by temperature
+// (data.sampling_temperature). --tags adds language tags (runtime/data/language_tags.h).
 //
 // The vocabulary is either trained on the training text (SentencePiece: BPE or unigram, shared or one per side) or
-// given: a SentencePiece model, or a fairseq dict.txt for text that is already tokenised.
+// given: a SentencePiece model, a fairseq dict.txt for text that is already tokenised, or, for plain text, a
+// tokenizer.json of Hugging Face (--tokenizer), which ids of Megatron-LM's files need.
 // Every line is kept, or skipped and counted in the summary, or an error with file and line. Skipping nearly all lines
 // of a text is an error. Errors that do not depend on the text are reported before any text is read, and all text is
 // read once before anything is written, so that a bad line in the last file is found early. Deterministic: the same
@@ -46,8 +50,11 @@ namespace hadal {
 enum class BadLine { kError, kSkip };
 
 struct PrepareOptions {
-  bool monolingual = false;  // plain text for language models: every pair has only a target
-  bool features = false;     // speech: plain text, the transcripts, whose pairs have features. REQUIRES: monolingual
+  bool monolingual = false;         // plain text for language models: every pair has only a target
+  std::string text_field = "text";  // of JSON Lines
+  int32_t block = 0;                // > 0: rows of a block; blank lines then separate documents of plain text
+  bool document_mask = false;       // attention and positions begin anew at each document of a block
+  bool features = false;  // speech: plain text, the transcripts, whose pairs have features. REQUIRES: monolingual
   std::vector<TextPair> train;
   std::vector<TextPair> valid;
   std::vector<TextPair> test;
@@ -57,6 +64,8 @@ struct PrepareOptions {
   // Paths of existing vocabularies. Both empty: train. Only one set: it is used for both sides.
   std::string source_vocabulary;
   std::string target_vocabulary;
+  std::string tokenizer;  // path of a tokenizer.json, instead
+  std::string end_token;  // its token that ends a document; "": the eos_token of the tokenizer_config.json beside it
   VocabularyTraining training;
   bool separate = false;                 // train one vocabulary per side
   int64_t vocabulary_pairs = 1'000'000;  // train it on at most this many pairs, spread evenly over the text
@@ -74,6 +83,9 @@ struct PrepareOptions {
   double most_skipped = 0.9;               // limit for the skipped share of each text's lines, [0, 1]
   bool overwrite = false;                  // replace corpora in `output`
   int threads = 0;                         // for encoding; 0: one per CPU available to this process
+
+  // What is counted: "pairs", of plain text "lines" or "documents".
+  const char* units() const { return !monolingual ? "pairs" : block > 0 ? "documents" : "lines"; }
 };
 
 // Runs the command; writes progress and a summary to `out`.

@@ -72,6 +72,7 @@ absl::Status ForEachKept(const std::string& doing, const Split& split, const Pre
   for (const TextPair& pair : split.pairs) {
     if (!pair.one_file) paths.push_back(pair.source);
     paths.push_back(pair.target);
+    has_markup |= IsTokenFile(pair.target);
     if (!pair.one_file) continue;
     HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<PairFile> pairs, PairFile::Open(pair.target, {}, false));
     has_markup |= pairs != nullptr;
@@ -113,7 +114,7 @@ absl::StatusOr<bool> KeepTokens(const std::string& place, const Sample& sample, 
     return false;
   }
   const auto longest = static_cast<int64_t>(std::max(sample.source.size(), sample.target.size()));
-  if (longest > options.max_tokens) {
+  if (options.block == 0 && longest > options.max_tokens) {
     if (options.on_long == BadLine::kError) {
       return absl::InvalidArgumentError(absl::StrCat(place, options.monolingual ? ": it has " : ": a side has ",
                                                      longest, " tokens, the limit is ", options.max_tokens,
@@ -160,6 +161,49 @@ absl::StatusOr<FeatureManifest> FeaturesOf(const Split& split, const PrepareOpti
   HADAL_ASSIGN_OR_RETURN(const FeatureReader reader, FeatureReader::Open(split.pairs[0].features));
   return reader.manifest();
 }
+
+// Cuts the stream of a text's documents into blocks.
+class BlockCutter {
+ public:
+  BlockCutter(const TextForm& form, CorpusWriter& writer) : form_(form), writer_(writer) {}
+
+  // A document's ids, without the tokens that start and end it.
+  absl::Status Add(int32_t text, std::span<const int32_t> ids) {
+    if (text != text_) HADAL_RETURN_IF_ERROR(Finish());
+    text_ = text;
+    if (form_.start_token != form_.end_token) stream_.push_back(form_.start_token);
+    stream_.insert(stream_.end(), ids.begin(), ids.end());
+    stream_.push_back(form_.end_token);
+    size_t begin = 0;
+    const auto rows = static_cast<size_t>(form_.block);
+    for (; stream_.size() - begin > rows; begin += rows) {
+      HADAL_RETURN_IF_ERROR(Write(std::span(stream_).subspan(begin, rows + 1)));
+    }
+    stream_.erase(stream_.begin(), stream_.begin() + static_cast<int64_t>(begin));
+    return absl::OkStatus();
+  }
+  // Writes what is left of the stream as a shorter block.
+  absl::Status Finish() {
+    if (stream_.size() > 1) {
+      HADAL_RETURN_IF_ERROR(Write(stream_));
+      ++short_blocks_;
+    }
+    stream_.clear();
+    return absl::OkStatus();
+  }
+  int64_t short_blocks() const { return short_blocks_; }
+
+ private:
+  absl::Status Write(std::span<const int32_t> tokens) {
+    return writer_.Add({.corpus_id = text_, .target = tokens, .has_source = false, .form = form_});
+  }
+
+  const TextForm form_;
+  CorpusWriter& writer_;
+  std::vector<int32_t> stream_;  // what no block has yet, behind the last token of the block before
+  int32_t text_ = 0;
+  int64_t short_blocks_ = 0;
+};
 
 void AddTags(const Direction& direction, LanguageTags tags, const Vocabulary& source, const Vocabulary& target,
              Sample& sample) {
@@ -247,12 +291,14 @@ absl::StatusOr<SampledText> SampleText(const Split& split, const PrepareOptions&
 }
 
 absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions& options, const SplitSurvey& survey,
-                                        const SavedVocabulary& source, const SavedVocabulary& target) {
+                                        const SavedVocabulary& source, const SavedVocabulary& target, TextCodec& codec,
+                                        const TextForm& form) {
   HADAL_ASSIGN_OR_RETURN(const FeatureManifest features, FeaturesOf(split, options));
   CorpusWriterOptions writer_options = {
       .prefix = JoinPath(options.output, split.name),
       .source_vocabulary = options.monolingual ? VocabularyReference() : source.reference(),
       .target_vocabulary = target.reference(),
+      .form = form,
       .inputs = {.tags = ToWord(kLanguageTags, options.tags),
                  .frame_width = features.frame_width,
                  .sample_rate = features.sample_rate,
@@ -263,15 +309,22 @@ absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions
   HADAL_ASSIGN_OR_RETURN(CorpusWriter writer, CorpusWriter::Create(std::move(writer_options)));
   WrittenSplit written = {.texts = survey.texts};
   SplitSurvey again;
-  LineEncoder lines(options.monolingual ? nullptr : &source.vocabulary, target.vocabulary, options.threads);
+  LineEncoder lines(options.monolingual ? nullptr : &source.vocabulary, target.vocabulary, codec, options.threads);
   SplitFrames frames(split);
+  BlockCutter blocks(form, writer);
   const auto write = [&]() -> absl::Status {
-    for (EncodedLine& line : lines.Encode()) {
+    HADAL_ASSIGN_OR_RETURN(const std::span<EncodedLine> encoded, lines.Encode());
+    for (EncodedLine& line : encoded) {
       const auto text = static_cast<size_t>(line.sample.corpus_id);
       const TextPair& pair = split.pairs[text];
+      if (!form.reserved_ids) RemoveEnds(form, line.sample.target);
       HADAL_ASSIGN_OR_RETURN(const bool keep, KeepTokens(PlaceOf(pair, line.number), line.sample, split.training,
                                                          options, written.texts[text]));
       if (!keep) continue;
+      if (form.block > 0) {
+        HADAL_RETURN_IF_ERROR(blocks.Add(line.sample.corpus_id, line.sample.target));
+        continue;
+      }
       AddTags(pair.direction, options.tags, source.vocabulary, target.vocabulary, line.sample);
       SampleView sample = line.sample.view();
       sample.frame_width = features.frame_width;
@@ -288,6 +341,8 @@ absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions
   };
   HADAL_RETURN_IF_ERROR(ForEachKept("encoding", split, options, survey.dropped, again, collect));
   HADAL_RETURN_IF_ERROR(write());
+  HADAL_RETURN_IF_ERROR(blocks.Finish());
+  written.short_blocks = blocks.short_blocks();
   // If too little is left, no manifest is written.
   HADAL_RETURN_IF_ERROR(
       CheckSkipped(split.name, split.first_file(), survey.lines, Total(written.texts).skipped, options));
@@ -295,8 +350,8 @@ absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions
   return written;
 }
 
-LineEncoder::LineEncoder(const Vocabulary* source, const Vocabulary& target, int threads)
-    : source_(source), target_(target), threads_(threads > 0 ? threads : ProcessCpus()) {}
+LineEncoder::LineEncoder(const Vocabulary* source, const Vocabulary& target, TextCodec& codec, int threads)
+    : source_(source), target_(target), codec_(codec), threads_(threads > 0 ? threads : ProcessCpus()) {}
 
 void LineEncoder::Add(int32_t corpus_id, const ParallelLine& line) {
   if (size_ == texts_.size()) {
@@ -305,24 +360,45 @@ void LineEncoder::Add(int32_t corpus_id, const ParallelLine& line) {
   }
   texts_[size_].source = line.source;
   texts_[size_].target = line.target;
+  texts_[size_].has_ids = line.has_ids;
   lines_[size_].number = line.number;
   lines_[size_].sample.corpus_id = corpus_id;
   ++size_;
   bytes_ += line.source.size() + line.target.size();
 }
 
-std::span<EncodedLine> LineEncoder::Encode() {
-  constexpr size_t kTogether = 32;  // lines that a thread takes at a time
-  std::atomic<size_t> next = 0;
-  ThreadTeam::OfThisThread().Run(threads_, [&](int) {
-    for (size_t begin = next.fetch_add(kTogether); begin < size_; begin = next.fetch_add(kTogether)) {
-      for (size_t i = begin; i < std::min(begin + kTogether, size_); ++i) {
-        Sample& sample = lines_[i].sample;
-        if (source_ != nullptr) sample.source = source_->Encode(texts_[i].source);
-        sample.target = target_.Encode(texts_[i].target);
-      }
+absl::Status LineEncoder::EncodeElsewhere() {
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < size_; ++i) {
+    if (!texts_[i].has_ids) {
+      texts.push_back(texts_[i].target);
+      continue;
     }
-  });
+    HADAL_ASSIGN_OR_RETURN(lines_[i].sample.target, ParseIds(texts_[i].target, target_.size()));
+  }
+  HADAL_ASSIGN_OR_RETURN(std::vector<std::vector<int32_t>> lists, codec_.EncodeAll(texts));
+  for (size_t i = 0, next = 0; i < size_; ++i) {
+    if (!texts_[i].has_ids) lines_[i].sample.target = std::move(lists[next++]);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::span<EncodedLine>> LineEncoder::Encode() {
+  constexpr size_t kTogether = 32;  // lines that a thread takes at a time
+  if (target_.kind() == VocabularyKind::kTokenizer) {
+    HADAL_RETURN_IF_ERROR(EncodeElsewhere());
+  } else {
+    std::atomic<size_t> next = 0;
+    ThreadTeam::OfThisThread().Run(threads_, [&](int) {
+      for (size_t begin = next.fetch_add(kTogether); begin < size_; begin = next.fetch_add(kTogether)) {
+        for (size_t i = begin; i < std::min(begin + kTogether, size_); ++i) {
+          Sample& sample = lines_[i].sample;
+          if (source_ != nullptr) sample.source = source_->Encode(texts_[i].source);
+          sample.target = target_.Encode(texts_[i].target);
+        }
+      }
+    });
+  }
   bytes_ = 0;
   return std::span<EncodedLine>(lines_).first(std::exchange(size_, 0));
 }

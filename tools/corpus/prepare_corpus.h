@@ -21,6 +21,7 @@
 #include "tools/corpus/cleaning_report.h"
 #include "tools/corpus/parallel_text.h"
 #include "tools/corpus/prepare.h"
+#include "tools/corpus/text_codec.h"
 #include "tools/output/staged_output.h"
 
 namespace hadal {
@@ -69,6 +70,7 @@ absl::StatusOr<SampledText> SampleText(const Split& split, const PrepareOptions&
 struct WrittenSplit {
   CorpusManifest manifest;
   std::vector<TextFindings> texts;  // [pairs]
+  int64_t short_blocks = 0;         // last blocks of a file with fewer rows than options.block
 };
 
 // A vocabulary and the file it was saved to, in the output folder.
@@ -80,10 +82,17 @@ struct SavedVocabulary {
 };
 
 // Encodes the split into DIR/NAME.json and its shards. A sample's corpus_id is an index into split.pairs. `source` is
-// not used for plain text.
-// Errors: those of SurveySplit; over-long sides if options.on_long is kError; those of writing.
+// not used for plain text. `codec`: of the target's text; `form`: of the samples.
+// Errors: those of SurveySplit; over-long sides if options.on_long is kError; those of encoding and writing.
 absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions& options, const SplitSurvey& survey,
-                                        const SavedVocabulary& source, const SavedVocabulary& target);
+                                        const SavedVocabulary& source, const SavedVocabulary& target, TextCodec& codec,
+                                        const TextForm& form);
+
+// Sets the tokens that start and end a text, if the vocabulary is a tokenizer.json. Errors: InvalidArgument if it has
+// no token that ends documents, or if its post-processor adds more than one token before and that one behind a text;
+// those of `codec`.
+absl::Status SetSpecialTokens(const PrepareOptions& options, const Vocabulary& vocabulary, TextCodec& codec,
+                              TextForm& form);
 
 // A pair of lines as tokens.
 struct EncodedLine {
@@ -102,23 +111,28 @@ class LineEncoder {
   static constexpr size_t kMostLines = 8192;
   static constexpr size_t kMostBytes = size_t{4} << 20;
 
-  // `source`: null for plain text. Both must outlive the encoder. `threads`: 0 for one per CPU.
-  LineEncoder(const Vocabulary* source, const Vocabulary& target, int threads);
+  // `source`: null for plain text. All must outlive the encoder. `threads`: 0 for one per CPU.
+  LineEncoder(const Vocabulary* source, const Vocabulary& target, TextCodec& codec, int threads);
 
   // Copies a pair of lines. `corpus_id`: the index in Split::pairs of the text that has them.
   void Add(int32_t corpus_id, const ParallelLine& line);
   // Whether to call Encode now.
   bool full() const { return size_ >= kMostLines || bytes_ >= kMostBytes; }
-  // Encodes the lines added since the last call. The result is valid until the next Add. Blocking: computes.
-  std::span<EncodedLine> Encode();
+  // Encodes the lines added since the last call. The result is valid until the next Add. Blocking: computes. Errors:
+  // those of TextCodec::Encode and ParseIds.
+  absl::StatusOr<std::span<EncodedLine>> Encode();
 
  private:
   struct Text {
     std::string source, target;
+    bool has_ids = false;
   };
+  // A tokenizer.json's, and ids.
+  absl::Status EncodeElsewhere();
 
   const Vocabulary* source_;
   const Vocabulary& target_;
+  TextCodec& codec_;
   const int threads_;
   // [size_] in use; further entries keep their memory for reuse.
   std::vector<Text> texts_;

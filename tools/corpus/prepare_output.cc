@@ -27,6 +27,7 @@ bool IsManifest(const std::string& name) {
 }
 
 bool IsVocabulary(const std::string& name) {
+  if (name == "tokenizer.json") return true;
   const std::array<const char*, 3> stems = {"vocabulary", "source", "target"};
   return std::ranges::any_of(stems, [&](const char* stem) {
     return name == absl::StrCat(stem, ".model") || name == absl::StrCat(stem, ".txt");
@@ -98,6 +99,7 @@ absl::Status PrepareOutput::CheckInputs(const std::string& folder, std::string_v
   for (const char* vocabulary : {"vocabulary", "source", "target"}) {
     names.push_back(absl::StrCat(vocabulary, std::string(extension)));
   }
+  names.emplace_back("tokenizer.json");
   for (const std::string& input : inputs) {
     if (IsShard(BaseName(input))) names.push_back(BaseName(input));
   }

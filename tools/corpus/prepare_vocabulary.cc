@@ -11,9 +11,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "nlohmann/json.hpp"
 #include "runtime/data/sampling_order.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
+#include "runtime/text.h"
 #include "tools/corpus/parallel_text.h"
 #include "tools/output/human_units.h"
 #include "tools/output/work_progress.h"
@@ -23,7 +26,7 @@ namespace {
 
 absl::StatusOr<SavedVocabulary> SaveAs(Vocabulary vocabulary, const std::string& stem, const std::string& directory) {
   SavedVocabulary saved = {.vocabulary = std::move(vocabulary)};
-  saved.file = absl::StrCat(stem, std::string(saved.vocabulary.extension()));
+  saved.file = saved.vocabulary.FileName(stem);
   HADAL_RETURN_IF_ERROR(saved.vocabulary.Save(JoinPath(directory, saved.file)));
   return saved;
 }
@@ -42,8 +45,7 @@ std::vector<std::string> Interleave(SampledText text) {
 
 void Announce(const PrepareOptions& options, int64_t pairs, std::ostream& out) {
   if (options.training.algorithm == PieceAlgorithm::kWord) {
-    out << "counting the words of " << HumanCount(pairs) << (options.monolingual ? " lines ..." : " pairs ...")
-        << std::endl;
+    out << "counting the words of " << HumanCount(pairs) << " " << options.units() << " ..." << std::endl;
     return;
   }
   const bool bpe = options.training.algorithm == PieceAlgorithm::kBpe;
@@ -52,8 +54,8 @@ void Announce(const PrepareOptions& options, int64_t pairs, std::ostream& out) {
           : options.monolingual ? "a "
                                 : "a shared ")
       << (bpe ? "BPE" : "unigram") << (options.separate ? " vocabularies" : " vocabulary") << " of "
-      << HumanCount(options.training.size) << " ids on " << HumanCount(pairs)
-      << (options.monolingual ? " lines ..." : " pairs ...") << std::endl;
+      << HumanCount(options.training.size) << " ids on " << HumanCount(pairs) << " " << options.units() << " ..."
+      << std::endl;
 }
 
 // The lines that spell a special token: SentencePiece leaves its characters out when it chooses the alphabet.
@@ -149,6 +151,15 @@ absl::Status WarnOfRewriting(const Split& train, const Vocabulary& target, std::
 }
 
 absl::StatusOr<std::optional<CorpusVocabularies>> GivenVocabularies(const PrepareOptions& options) {
+  if (!options.tokenizer.empty()) {
+    HADAL_ASSIGN_OR_RETURN(const Vocabulary tokenizer, Vocabulary::Load(options.tokenizer));
+    if (tokenizer.kind() != VocabularyKind::kTokenizer) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--tokenizer ", options.tokenizer,
+                       " is no tokenizer.json; give a SentencePiece model or dict.txt as --vocab"));
+    }
+    return CorpusVocabularies{tokenizer, tokenizer};
+  }
   const bool has_source = !options.source_vocabulary.empty();
   const bool has_target = !options.target_vocabulary.empty();
   if (!has_source && !has_target) {
@@ -159,7 +170,52 @@ absl::StatusOr<std::optional<CorpusVocabularies>> GivenVocabularies(const Prepar
                          Vocabulary::Load(has_source ? options.source_vocabulary : options.target_vocabulary));
   HADAL_ASSIGN_OR_RETURN(Vocabulary target,
                          Vocabulary::Load(has_target ? options.target_vocabulary : options.source_vocabulary));
+  for (const Vocabulary* vocabulary : {&source, &target}) {
+    if (vocabulary->kind() != VocabularyKind::kTokenizer) continue;
+    return absl::InvalidArgumentError("a tokenizer.json is for plain text: give it as --tokenizer, with --monolingual");
+  }
   return CorpusVocabularies{std::move(source), std::move(target)};
+}
+
+namespace {
+
+// The token that ends a document: `options.end_token`, or the eos_token of the tokenizer_config.json beside the file.
+absl::StatusOr<std::string> EndToken(const PrepareOptions& options) {
+  if (!options.end_token.empty()) return options.end_token;
+  const std::string path = JoinPath(DirectoryName(options.tokenizer), "tokenizer_config.json");
+  constexpr int64_t kMostBytes = int64_t{64} << 20;
+  const std::string text = ReadFile(path, kMostBytes).value_or("");
+  const auto config = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  auto token = config.is_object() ? config.value("eos_token", nlohmann::json()) : nlohmann::json();
+  if (token.is_object()) token = token.value("content", nlohmann::json());  // an AddedToken
+  if (token.is_string()) return token.get<std::string>();
+  return absl::InvalidArgumentError(absl::StrCat(options.tokenizer, " does not say which token ends a document, and ",
+                                                 path, PathExists(path) ? " has no eos_token" : " does not exist",
+                                                 "; name it: --end-token '</s>'"));
+}
+
+}  // namespace
+
+absl::Status SetSpecialTokens(const PrepareOptions& options, const Vocabulary& vocabulary, TextCodec& codec,
+                              TextForm& form) {
+  if (vocabulary.kind() != VocabularyKind::kTokenizer) return absl::OkStatus();
+  HADAL_ASSIGN_OR_RETURN(const std::string end, EndToken(options));
+  form.end_token = vocabulary.Id(end);
+  if (end.empty() || form.end_token >= vocabulary.size() || vocabulary.Token(form.end_token) != end) {
+    return absl::InvalidArgumentError(absl::StrCat(options.tokenizer, " has no token \"", Printable(end),
+                                                   "\" that would end a document; name one that it has: --end-token"));
+  }
+  HADAL_ASSIGN_OR_RETURN(std::vector<int32_t> added, codec.SpecialIds());
+  if (!added.empty() && added.back() == form.end_token) added.pop_back();
+  if (added.size() > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(options.tokenizer, ": its post-processor adds ", added.size(),
+                                                   " tokens to a text beside the one that ends it (",
+                                                   absl::StrJoin(added, ", "),
+                                                   "); one before the text is read. Is --end-token ", end, " right?"));
+  }
+  form.start_token = added.empty() ? form.end_token : added[0];
+  form.reserved_ids = false;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<CorpusVocabularies> TrainVocabularies(const PrepareOptions& options, const Split& train,

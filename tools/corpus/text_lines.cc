@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
+#include <zstd.h>
 
 #include <array>
 #include <cerrno>
@@ -23,34 +24,72 @@
 namespace hadal {
 namespace {
 
-// zlib passes a file that is not compressed on as it is.
-class GzipBuffer : public std::streambuf {
+// zlib passes a file that is not compressed with gzip on as it is; if that begins as zstd's do, it goes through zstd.
+class DecompressingBuffer : public std::streambuf {
  public:
-  explicit GzipBuffer(int file) : file_(gzdopen(file, "rb")) {}
-  ~GzipBuffer() override { gzclose(file_); }
+  explicit DecompressingBuffer(int file) : file_(gzdopen(file, "rb")) {}
+  ~DecompressingBuffer() override { gzclose(file_); }
 
  protected:
+  // A stream whose buffer throws becomes bad().
   int underflow() override {
-    const int bytes = gzread(file_, buffer_.data(), static_cast<unsigned>(buffer_.size()));
-    int error = Z_OK;
-    const char* message = gzerror(file_, &error);
-    if (bytes < 0 || (bytes == 0 && error != Z_OK)) throw std::ios_base::failure(message);  // the stream becomes bad()
+    size_t bytes = zstd_ ? Decompress() : Read();
+    if (first_ && std::string_view(buffer_.data(), bytes).starts_with(kZstdMagic)) {
+      zstd_.reset(ZSTD_createDCtx());
+      packed_.assign(buffer_.data(), bytes);
+      rest_ = {.src = packed_.data(), .size = bytes, .pos = 0};
+      bytes = Decompress();
+    }
+    first_ = false;
     if (bytes == 0) return traits_type::eof();
     setg(buffer_.data(), buffer_.data(), buffer_.data() + bytes);
     return traits_type::to_int_type(buffer_[0]);
   }
 
  private:
+  static constexpr std::string_view kZstdMagic = "\x28\xB5\x2F\xFD";
+
+  // Fills buffer_ from the file; 0 at its end.
+  size_t Read() {
+    const int bytes = gzread(file_, buffer_.data(), static_cast<unsigned>(buffer_.size()));
+    int error = Z_OK;
+    const char* message = gzerror(file_, &error);
+    if (bytes < 0 || (bytes == 0 && error != Z_OK)) throw std::ios_base::failure(message);
+    return static_cast<size_t>(bytes);
+  }
+
+  // Fills buffer_ with decompressed bytes; 0 at the end.
+  size_t Decompress() {
+    while (true) {
+      if (rest_.pos == rest_.size) {
+        const size_t bytes = Read();
+        packed_.assign(buffer_.data(), bytes);
+        rest_ = {.src = packed_.data(), .size = bytes, .pos = 0};
+        if (bytes == 0 && within_frame_) throw std::ios_base::failure("the zstd data end early");
+        if (bytes == 0) return 0;
+      }
+      ZSTD_outBuffer out{.dst = buffer_.data(), .size = buffer_.size(), .pos = 0};
+      const size_t state = ZSTD_decompressStream(zstd_.get(), &out, &rest_);
+      if (ZSTD_isError(state) != 0) throw std::ios_base::failure(ZSTD_getErrorName(state));
+      within_frame_ = state != 0;
+      if (out.pos > 0) return out.pos;
+    }
+  }
+
   gzFile file_;
   std::array<char, size_t{1} << 16> buffer_;
+  bool first_ = true, within_frame_ = false;
+  std::unique_ptr<ZSTD_DCtx, decltype(&ZSTD_freeDCtx)> zstd_{nullptr, ZSTD_freeDCtx};
+  std::string packed_;       // what was read last of a file of zstd's, and
+  ZSTD_inBuffer rest_ = {};  // the part of it that is not decompressed
 };
 
-class GzipStream : public std::istream {
+class TextStream : public std::istream {
  public:
-  explicit GzipStream(int file) : std::istream(nullptr), buffer_(file) { rdbuf(&buffer_); }
+  explicit TextStream(int file) : std::istream(nullptr), buffer_(file) { rdbuf(&buffer_); }
 
  private:
-  GzipBuffer buffer_;
+  DecompressingBuffer buffer_;
 };
 
 bool TakeLists(std::string_view bytes, TokenLists& lists) {
@@ -73,7 +112,7 @@ absl::StatusOr<std::unique_ptr<std::istream>> OpenText(const std::string& path) 
     close(file);
     return absl::InvalidArgumentError(absl::StrCat(path, " is a folder or a device; give a file or a pipe of text"));
   }
-  return std::make_unique<GzipStream>(file);
+  return std::make_unique<TextStream>(file);
 }
 
 namespace {
@@ -139,7 +178,8 @@ int64_t TextBytes(std::span<const std::string> paths) {
   for (const std::string& path : paths) {
     if (path.empty()) continue;
     std::error_code error;
-    if (absl::EndsWith(path, ".gz") || !std::filesystem::is_regular_file(path, error)) return 0;
+    if (absl::EndsWith(path, ".gz") || absl::EndsWith(path, ".zst") || !std::filesystem::is_regular_file(path, error))
+      return 0;
     const uintmax_t size = std::filesystem::file_size(path, error);
     if (error) return 0;
     bytes += static_cast<int64_t>(size);

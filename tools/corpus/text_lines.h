@@ -17,9 +17,10 @@
 
 namespace hadal {
 
-// Opens a text file, a pipe or a terminal; text compressed with gzip is decompressed as it is read. If reading fails,
-// or the compressed data are damaged or end early, the stream becomes bad(). Memory: 64 KiB for a file. Thread safety:
-// as std::istream. Blocking: opening a pipe waits for its writer.
+// Opens a text file, a pipe or a terminal; text compressed with gzip or zstd is decompressed as it is read. If reading
+// fails, or the compressed data are damaged or end early, the stream becomes bad(). Memory: 64 KiB for a file, of zstd
+// also its window (8 MiB and less at its usual levels). Thread safety: as std::istream. Blocking: opening a pipe waits
+// for its writer.
 // Errors: those of opening; InvalidArgument for a folder or another device.
 absl::StatusOr<std::unique_ptr<std::istream>> OpenText(const std::string& path);
 

@@ -29,7 +29,7 @@ namespace {
 
 std::vector<Attachment> Attach(const CorpusVocabularies& vocabularies, bool shared) {
   const auto attach = [](const Vocabulary& vocabulary, const std::string& stem) {
-    return Attachment{stem + std::string(vocabulary.extension()), vocabulary.contents()};
+    return Attachment{vocabulary.FileName(stem), vocabulary.contents()};
   };
   if (shared) return {attach(vocabularies.target, kSharedVocabulary)};
   return {attach(vocabularies.source, kSourceVocabulary), attach(vocabularies.target, kTargetVocabulary)};
@@ -53,6 +53,7 @@ absl::Status OpenCorpora(const CorpusShare& share, PreparedRun& run) {
     const CorpusManifest& held_out = run.validation->manifest();
     if (held_out.source_vocabulary.crc32c != manifest.source_vocabulary.crc32c ||
         held_out.target_vocabulary.crc32c != manifest.target_vocabulary.crc32c ||
+        held_out.form.start_token != manifest.form.start_token || held_out.form.end_token != manifest.form.end_token ||
         !CheckTags(manifest.inputs(), held_out.tags, "").ok() ||
         !CheckFeatureKind(manifest.inputs(), held_out.inputs(), "").ok()) {
       return absl::InvalidArgumentError(

@@ -20,6 +20,7 @@
 #include "runtime/status_macros.h"
 #include "tools/corpus/feature_reader.h"
 #include "tools/corpus/parallel_text.h"
+#include "tools/corpus/text_codec.h"
 #include "tools/corpus/text_lines.h"
 #include "tools/output/human_units.h"
 #include "tools/output/work_progress.h"
@@ -50,7 +51,8 @@ class Scoring {
     frame_width_ = checkpoint->plan().options.frame_width;
     HADAL_RETURN_IF_ERROR(collectives_.AllOk(FindTags(*checkpoint), "reading the vocabularies"));
     HADAL_RETURN_IF_ERROR(collectives_.AllOk(OpenFeatures(checkpoint->inputs()), "opening features"));
-    HADAL_RETURN_IF_ERROR(collectives_.AllOk(is_main_ ? OpenFiles() : absl::OkStatus(), "opening files"));
+    HADAL_RETURN_IF_ERROR(collectives_.AllOk(is_main_ ? OpenFiles(*checkpoint) : absl::OkStatus(), "opening files"));
+    form_ = FormOf(checkpoint->plan().options);
     HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<PairScorer> scorer,
                            PairScorer::Create(*checkpoint, options_.batch_tokens, stream, communicator,
                                               absl::Seconds(options_.wait_timeout_seconds)));
@@ -100,7 +102,7 @@ class Scoring {
                                                    " lines; line n must be the transcript of utterance n"));
   }
 
-  absl::Status OpenFiles() {
+  absl::Status OpenFiles(const ModelCheckpoint& checkpoint) {
     if (has_source_ && options_.source.empty()) {
       return absl::InvalidArgumentError("the model translates; give --source as well");
     }
@@ -108,8 +110,12 @@ class Scoring {
       return absl::InvalidArgumentError("the model is a language model and needs no --source; give only --target");
     }
     HADAL_ASSIGN_OR_RETURN(ParallelReader reader,
-                           ParallelReader::Open({features_ ? "" : options_.source, options_.target}));
+                           ParallelReader::Open(has_source_ && !features_ ? TextPair{options_.source, options_.target}
+                                                                          : PlainTarget(options_)));
     reader_.emplace(std::move(reader));
+    HADAL_ASSIGN_OR_RETURN(TextCodec codec, TextCodec::Open(checkpoint.target_vocabulary(),
+                                                            options_.ids ? CodecInput::kIds : CodecInput::kText));
+    codec_.emplace(std::move(codec));
     if (options_.output.empty()) return absl::OkStatus();
     std::vector<std::string> inputs = features_ ? features_->Files() : std::vector<std::string>();
     inputs.insert(inputs.end(), {options_.source, options_.target});
@@ -141,7 +147,9 @@ class Scoring {
       } else if (has_source_) {
         source = Tagged(tags_.source, checkpoint.source_vocabulary().Encode(line.source));
       }
-      std::vector<int32_t> target = Tagged(tags_.target, checkpoint.target_vocabulary().Encode(line.target));
+      HADAL_ASSIGN_OR_RETURN(std::vector<int32_t> target, codec_->Encode(line.target, line.has_ids));
+      if (line.has_ids) RemoveEnds(form_, target);
+      target = Tagged(tags_.target, std::move(target));
       // An utterance has no </s>, for which `longest` leaves a row.
       const auto tokens = std::max(std::ssize(source) - (features_ ? 1 : 0), std::ssize(target));
       scored_.push_back(tokens <= longest);
@@ -190,7 +198,8 @@ class Scoring {
     HADAL_RETURN_IF_ERROR(collectives_.AllOk(ReadFrames(lists), "reading features"));
     std::vector<SampleView> pairs;
     for (size_t i = 0; i + 1 < lists.size(); i += 2) {
-      SampleView& pair = pairs.emplace_back(SampleView{.target = lists[i + 1], .has_source = has_source_});
+      SampleView& pair =
+          pairs.emplace_back(SampleView{.target = lists[i + 1], .has_source = has_source_, .form = form_});
       if (features_) {
         pair.frames = frames_[i / 2];
         pair.frame_width = frame_width_;
@@ -250,6 +259,8 @@ class Scoring {
   std::ostream& log_;
   OutputFile output_;
   std::optional<ParallelReader> reader_;
+  std::optional<TextCodec> codec_;  // of the target
+  TextForm form_;
   std::vector<bool> scored_;
   std::optional<WorkProgress> progress_;
   int64_t bytes_read_ = 0;  // since the last buffer was written
@@ -266,6 +277,14 @@ class Scoring {
 };
 
 }  // namespace
+
+TextPair PlainTarget(const ScoreOptions& options) {
+  return {.target = options.target, .text_field = options.text_field, .blank_lines = options.documents};
+}
+
+TextForm FormOf(const ModelOptions& model) {
+  return {.start_token = model.start_token, .end_token = model.end_token, .reserved_ids = model.reserved_ids};
+}
 
 absl::Status RunScore(const ScoreOptions& options, Communicator& communicator, const Stream& stream, std::ostream& out,
                       std::ostream& log) {
@@ -289,6 +308,11 @@ void AddScoreOptions(Command command, ScoreOptions& options) {
   command.AddOption("-t,--target", options.target, "Translations, one per line; or plain text")
       .Required()
       .ValueName("FILE");
+  command.AddFlag("--ids", options.ids, "The target is token ids, with spaces between them");
+  command.AddOption("--text-field", options.text_field, "Field of a target in JSON Lines that is the text")
+      .ValueName("NAME")
+      .ShowDefault();
+  command.AddFlag("--documents", options.documents, "Blank lines, not lines, separate the texts of a plain target");
   command.AddOption("-o,--out", options.output,
                     "File of scores, FILE.partial until it is whole (default: standard output)");
   command.AddFlag("--overwrite", options.overwrite, "Replace FILE, if it is not empty");

@@ -9,6 +9,7 @@
 // the target's is scored and counted as a token, as in training.
 //   hadal score RUN_OR_DIR --target FILE --block N [--context C]
 // scores a language model's text as one stream instead (RunScoreStream).
+// Where FILE has documents (tools/corpus/document_file.h), a pair or a line is a document.
 // The summary on `log` has the perplexity per token, exp(total nll / target tokens), and per word, exp(total nll /
 // words). Words are those of the target text, split at white space, plus one per line for its end (as fairseq and KenLM
 // count), independent of the vocabulary. Only the perplexity per word can be compared between models with different
@@ -22,10 +23,13 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "layers/model_options.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/data/language_tags.h"
+#include "runtime/data/packed_batch.h"
 #include "runtime/stream.h"
 #include "tools/command_line.h"
+#include "tools/corpus/parallel_text.h"
 #include "tools/translate/translate_options.h"
 
 namespace hadal {
@@ -37,6 +41,9 @@ struct ScoreOptions {
   bool overwrite = false;                 // replaces `output`, if it is not empty
   std::string direction;                  // "en-de"; empty: none
   std::optional<LanguageTags> tags;       // where the direction's tags stand; not set: as in training
+  bool ids = false;                       // the target is token ids
+  std::string text_field = "text";        // of a target in JSON Lines
+  bool documents = false;                 // blank lines separate documents of a target in plain text
   int64_t block = 0;                      // tokens of a block of the stream; 0: line by line
   int64_t context = 0;                    // tokens at the start of a block that repeat the previous block, not scored
   int32_t batch_tokens = 2048;            // capacity of a batch in rows per side; also limits a sentence
@@ -55,12 +62,19 @@ absl::Status RunScore(const ScoreOptions& options, Communicator& communicator, c
 // Adds the options to a subcommand.
 void AddScoreOptions(Command command, ScoreOptions& options);
 
+// The target of `options` as plain text, for a language model.
+TextPair PlainTarget(const ScoreOptions& options);
+
+// The form of a model's texts.
+TextForm FormOf(const ModelOptions& model);
+
 // Number of words between white space (runtime/data/unicode_text.h).
 int64_t CountWords(absl::string_view line);
 
 // `hadal score --block N [--context C]`: the probability of a text as one stream under a language model.
 //
-// The stream is the tokens of all lines, each line followed by </s>. It is cut into blocks of N tokens, of which the
+// The stream is the tokens of all lines or documents, each followed by </s> (of a tokenizer.json by its end token, and
+// preceded by its start token). It is cut into blocks of N tokens, of which the
 // first C repeat the end of the block before and are context only. So each block has N − C new tokens, and each token
 // of the stream is scored once. A block's first token is predicted from the token before the block (</s> at the
 // stream's beginning). This is fairseq's eval_lm with --sample-break-mode none, --tokens-per-sample N and

@@ -15,6 +15,7 @@
 #include "runtime/data/unicode_text.h"
 #include "runtime/status_macros.h"
 #include "tools/corpus/parallel_text.h"
+#include "tools/corpus/text_codec.h"
 #include "tools/corpus/text_lines.h"
 #include "tools/output/human_units.h"
 #include "tools/translate/translation_output.h"
@@ -25,9 +26,11 @@ namespace {
 // Rank 0: the blocks of a text, in order.
 class BlockReader {
  public:
-  static absl::StatusOr<BlockReader> Open(const ScoreOptions& options, const Vocabulary& vocabulary) {
-    HADAL_ASSIGN_OR_RETURN(ParallelReader text, ParallelReader::Open({"", options.target}));
-    return BlockReader(options, vocabulary, std::move(text));
+  static absl::StatusOr<BlockReader> Open(const ScoreOptions& options, const ModelCheckpoint& checkpoint) {
+    HADAL_ASSIGN_OR_RETURN(ParallelReader text, ParallelReader::Open(PlainTarget(options)));
+    HADAL_ASSIGN_OR_RETURN(TextCodec codec, TextCodec::Open(checkpoint.target_vocabulary(),
+                                                            options.ids ? CodecInput::kIds : CodecInput::kText));
+    return BlockReader(options, FormOf(checkpoint.plan().options), std::move(codec), std::move(text));
   }
 
   // The next block: empty at the end.
@@ -50,8 +53,12 @@ class BlockReader {
   int64_t words() const { return words_; }  // of the lines so far, with their ends
 
  private:
-  BlockReader(const ScoreOptions& options, const Vocabulary& vocabulary, ParallelReader text)
-      : options_(&options), vocabulary_(&vocabulary), text_(std::move(text)) {}
+  BlockReader(const ScoreOptions& options, const TextForm& form, TextCodec codec, ParallelReader text)
+      : options_(&options),
+        form_(form),
+        codec_(std::move(codec)),
+        text_(std::move(text)),
+        stream_(1, form.start_token) {}
 
   absl::Status ReadLine() {
     ParallelLine line;
@@ -61,18 +68,21 @@ class BlockReader {
     if (!line.invalid.empty()) {
       return absl::InvalidArgumentError(absl::StrCat(line.invalid, "; convert it, for example with iconv"));
     }
-    const std::vector<int32_t> tokens = vocabulary_->Encode(line.target);
+    HADAL_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, codec_.Encode(line.target, line.has_ids));
+    if (line.has_ids) RemoveEnds(form_, tokens);
+    if (words_ > 0 && form_.start_token != form_.end_token) stream_.push_back(form_.start_token);
     stream_.insert(stream_.end(), tokens.begin(), tokens.end());
-    stream_.push_back(kEosToken);
+    stream_.push_back(form_.end_token);
     words_ += CountWords(line.target) + 1;
     return absl::OkStatus();
   }
 
   const ScoreOptions* options_;
-  const Vocabulary* vocabulary_;
+  TextForm form_;
+  TextCodec codec_;
   ParallelReader text_;
-  std::vector<int32_t> stream_ = {kEosToken};  // what is still read; in front of the text stands </s>
-  int64_t scored_ = 1;                         // tokens of stream_
+  std::vector<int32_t> stream_;  // what is still read; in front of the text stands the start token
+  int64_t scored_ = 1;           // tokens of stream_
   int64_t words_ = 0;
   bool ended_ = false;
 };
@@ -118,7 +128,7 @@ class StreamScoring {
   absl::Status OpenFiles(const ModelCheckpoint& checkpoint, const PairScorer& scorer) {
     HADAL_RETURN_IF_ERROR(CheckBlock(options_, checkpoint, scorer.longest_tokens() + 1));
     if (!is_main_) return absl::OkStatus();
-    HADAL_ASSIGN_OR_RETURN(BlockReader reader, BlockReader::Open(options_, checkpoint.target_vocabulary()));
+    HADAL_ASSIGN_OR_RETURN(BlockReader reader, BlockReader::Open(options_, checkpoint));
     reader_.emplace(std::move(reader));
     return options_.output.empty() ? absl::OkStatus()
                                    : file_.Open(options_.output, {options_.target}, options_.overwrite);

@@ -24,6 +24,7 @@
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/corpus/feature_reader.h"
+#include "tools/corpus/text_codec.h"
 #include "tools/corpus/text_lines.h"
 #include "tools/output/human_units.h"
 #include "tools/output/work_progress.h"
@@ -181,9 +182,33 @@ class Translator {
     if (several) {
       HADAL_ASSIGN_OR_RETURN(options_.tags, ChosenTags(checkpoint, options_.tags, /*has_direction=*/true));
     }
+    const ModelOptions& model = checkpoint.plan().options;
+    decoder_options_.beam.start_token = model.start_token;
+    decoder_options_.beam.end_token = form_.end_token = model.end_token;
+    decoder_options_.beam.reserved_ids = model.reserved_ids;
+    HADAL_RETURN_IF_ERROR(OpenCodec(checkpoint.target_vocabulary()));
     decoder_options_.prefixes = options_.language_model || !options_.prefixes.empty() || form_.hidden_tokens > 0 ||
                                 (several && options_.tags == LanguageTags::kM2m100);
     return checkpoint;
+  }
+
+  // Rank 0: where the vocabulary itself does not turn text into ids and back.
+  absl::Status OpenCodec(const Vocabulary& vocabulary) {
+    if (!IsMain() || (!options_.ids && vocabulary.kind() != VocabularyKind::kTokenizer)) return absl::OkStatus();
+    HADAL_ASSIGN_OR_RETURN(TextCodec codec,
+                           TextCodec::Open(vocabulary, options_.ids ? CodecInput::kIds : CodecInput::kText));
+    codec_.emplace(std::move(codec));
+    form_.decode = [this](std::span<const int32_t> tokens) {
+      absl::StatusOr<std::string> text = codec_->Decode({tokens.begin(), tokens.end()});
+      decoding_.Update(text.status());
+      return text.value_or("");
+    };
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::vector<int32_t>> EncodeForced(const std::string& text) {
+    if (!codec_) return ForcedTokens(model_->checkpoint().target_vocabulary(), text);
+    return codec_->Encode(text);
   }
 
   absl::Status SetTags(const ModelCheckpoint& checkpoint) {
@@ -213,8 +238,8 @@ class Translator {
   // Rank 0: the tokens that an output must begin with: the target's tag, and those of the last line of `lines`, named
   // `name`.
   absl::StatusOr<std::vector<int32_t>> Forced(const std::string& text, const TextLines& lines, const std::string& name,
-                                              int64_t source_tokens) const {
-    absl::StatusOr<std::vector<int32_t>> tokens = ForcedTokens(model_->checkpoint().target_vocabulary(), text);
+                                              int64_t source_tokens) {
+    absl::StatusOr<std::vector<int32_t>> tokens = EncodeForced(text);
     if (!tokens.ok()) {
       return absl::InvalidArgumentError(absl::StrCat(name, ":", lines.lines(), ": ", tokens.status().message()));
     }
@@ -391,6 +416,7 @@ class Translator {
       out() << FormatOutput(form_, model_->checkpoint().target_vocabulary(), buffer.first_line + place + 1,
                             options_.json ? buffer.texts[place] : std::string_view(), translation);
     }
+    HADAL_RETURN_IF_ERROR(decoding_);
     translated_ += std::ssize(buffer.line_of);
     if (progress_) progress_->Advance(buffer.bytes);
     out().flush();
@@ -425,6 +451,8 @@ class Translator {
   Stream stream_;
   TranslateStreams streams_;
   OutputForm form_;
+  std::optional<TextCodec> codec_;
+  absl::Status decoding_;  // the first error of form_.decode
   DirectionTags tags_;
   DecoderOptions decoder_options_;
   Collectives patient_;

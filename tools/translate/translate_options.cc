@@ -133,6 +133,7 @@ void AddSampleOptions(Command command, TranslateOptions& options) {
                  "Longest text in tokens, its prompt included (default: 200, or what the model's positions allow)")
       .ValueName("INT");
   command.AddOption("--min-len", options.beam.min_length, "Fewest tokens of a text (default: 1)").ValueName("INT");
+  command.AddFlag("--ids", options.ids, "Prompts and texts are token ids, with spaces between them");
   AddCommonOptions(command, options);
 }
 

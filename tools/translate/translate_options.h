@@ -56,6 +56,7 @@ struct TranslateOptions {
   DecoderOptions decoder;  // its beam options are ignored: `beam` and the checkpoint set them
   int32_t nbest = 1;
   bool print_scores = false, json = false;
+  bool ids = false;                       // `hadal sample`: prompts and texts are token ids
   OverLong over_long = OverLong::kError;  // kSkip: writes an empty line and counts it in the summary
   PieceJoining joining = PieceJoining::kDefault;
   int64_t buffer_lines = 2000;        // lines that are read, translated and written at a time

@@ -22,8 +22,9 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 
 std::string TextOf(const Hypothesis& hypothesis, const OutputForm& form, const Vocabulary& vocabulary) {
-  const std::span<const int32_t> tokens = hypothesis.tokens;
-  return vocabulary.Decode(tokens.subspan(std::min(form.hidden_tokens, tokens.size())), form.joining);
+  std::span<const int32_t> tokens = hypothesis.tokens;
+  tokens = tokens.subspan(std::min(form.hidden_tokens, tokens.size()));
+  return form.decode ? form.decode(tokens) : vocabulary.Decode(tokens, form.joining);
 }
 
 std::string FormatJson(const OutputForm& form, const Vocabulary& vocabulary, int64_t number, std::string_view input,
@@ -32,7 +33,7 @@ std::string FormatJson(const OutputForm& form, const Vocabulary& vocabulary, int
   for (const Hypothesis& hypothesis : hypotheses) {
     OrderedJson tokens = OrderedJson::array();
     for (const int32_t token : hypothesis.tokens) tokens.push_back(vocabulary.Token(token));
-    tokens.push_back(vocabulary.Token(kEosToken));
+    tokens.push_back(vocabulary.Token(form.end_token));
     line["hypotheses"].push_back({{"text", TextOf(hypothesis, form, vocabulary)},
                                   {"tokens", std::move(tokens)},
                                   {"score", hypothesis.score},

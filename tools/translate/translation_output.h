@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "pipeline/decode/beam_search.h"
+#include "runtime/data/packed_batch.h"
 #include "runtime/data/vocabulary.h"
 #include "runtime/files.h"
 
@@ -32,6 +34,8 @@ struct OutputForm {
   PieceJoining joining = PieceJoining::kDefault;
   size_t hidden_tokens = 0;           // tokens at the beginning that the text does not show: a forced language tag
   const char* input_name = "source";  // JSON's key of the input's text
+  int32_t end_token = kEosToken;
+  std::function<std::string(std::span<const int32_t>)> decode = {};  // instead of the vocabulary's Decode
 };
 
 // Returns the output, which ends in a newline. `number`: of the input's line, from 1; `input`: that line's text, read

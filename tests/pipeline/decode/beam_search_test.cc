@@ -246,6 +246,30 @@ TEST(BeamSearchTest, TheFirstSamplesDoNotDependOnTheirNumber) {
 }
 
 // Equal sums: the earlier hypothesis first, of one hypothesis the token with the lower id.
+TEST(BeamSearchTest, AllIdsOfATokenizerMayBeGeneratedButItsStart) {
+  const auto generated = [](const BeamOptions& options) {
+    std::set<int32_t> tokens;
+    for (int32_t token = 0; token < 8; ++token) {
+      if (MayGenerate(options, token, /*may_end=*/false)) tokens.insert(token);
+    }
+    return tokens;
+  };
+  EXPECT_THAT(generated({}), ElementsAre(3, 4, 5, 6, 7));
+  const BeamOptions tokenizer{.beam = 1, .start_token = 4, .end_token = 6, .reserved_ids = false};
+  EXPECT_THAT(generated(tokenizer), ElementsAre(0, 1, 2, 3, 5, 7));
+  BeamSearch search(tokenizer, /*longest=*/5);
+  EXPECT_EQ(search.live()[0].token, 4);
+  const std::vector<int32_t> tokens = {6, 1, 2};
+  const std::vector<float> log_probabilities = {-1, -2, -3};
+  const auto advance = [&] {
+    search.Advance(std::vector{Continuations{.tokens = tokens, .log_probabilities = log_probabilities}});
+  };
+  advance();
+  EXPECT_EQ(search.live()[0].token, 1) << "one token at least, before the end";
+  advance();
+  EXPECT_THAT(search.Finished().at(0).tokens, ElementsAre(1));
+}
+
 TEST(BeamSearchTest, TiesHaveAnOrder) {
   const std::vector<float> even(3, -1.0f);
   const Tokens falling = {9, 6, 4};
@@ -348,7 +372,7 @@ TEST(TokenDrawTest, KeepsWhatTheDefinitionKeepsAmongTies) {
           for (const double top_p : {1e-9, 0.3137, 0.9137, 0.999, 1.0}) {
             const DrawOptions options{.temperature = temperature, .top_k = top_k, .top_p = top_p};
             const bool may_end = seed % 2 == 0;
-            const std::vector<int32_t> kept = SortedTokens(KeptTokens(options, logits, may_end));
+            const std::vector<int32_t> kept = SortedTokens(KeptTokens({.sampling = options}, logits, may_end));
             ASSERT_EQ(kept, Reference(options, logits, may_end))
                 << "seed " << seed << ", " << levels << " levels, temperature " << temperature << ", top-k " << top_k
                 << ", top-p " << top_p;
@@ -366,7 +390,8 @@ TEST(TokenDrawTest, TheTokenAtWhichTopPIsReachedIsKept) {
   const float two = std::log(2.0f);
   std::vector<float> logits = {99, 99, 99, 3 * two, 2 * two, two, 0, 0};
   const auto kept = [&](double top_p, int32_t top_k = 0) {
-    return SortedTokens(KeptTokens({.top_k = top_k, .top_p = top_p}, logits, /*may_end=*/false));
+    return SortedTokens(
+        KeptTokens({.sampling = DrawOptions{.top_k = top_k, .top_p = top_p}}, logits, /*may_end=*/false));
   };
   EXPECT_THAT(kept(0.49), ElementsAre(3));
   EXPECT_THAT(kept(0.51), ElementsAre(3, 4));
@@ -377,14 +402,14 @@ TEST(TokenDrawTest, TheTokenAtWhichTopPIsReachedIsKept) {
   EXPECT_THAT(kept(1), ElementsAre(5, 6, 7));
   logits[5] = INFINITY;
   EXPECT_THAT(kept(1), IsEmpty());
-  EXPECT_THAT(KeptTokens({}, std::vector<float>(8, NAN), true), IsEmpty());
+  EXPECT_THAT(KeptTokens({.sampling = DrawOptions()}, std::vector<float>(8, NAN), true), IsEmpty());
 }
 
 // Pearson's statistic of 20,000 draws; its 99.9% quantile with 5 degrees of freedom is 20.5, and the seed is fixed.
 TEST(TokenDrawTest, DrawsHaveTheProbabilitiesOfTheTemperedKeptTokens) {
   const std::vector<float> logits = {5, 5, -1, 0.5f, 2, 1.5f, -2, 1, 0.5f};
   const DrawOptions options{.temperature = 1.4, .top_k = 6, .seed = 77};
-  const std::vector<WeightedToken> kept = KeptTokens(options, logits, /*may_end=*/true);
+  const std::vector<WeightedToken> kept = KeptTokens({.sampling = options}, logits, /*may_end=*/true);
   constexpr uint32_t kDraws = 20000;
   std::vector<int> counts(logits.size());
   for (uint32_t i = 0; i < kDraws; ++i)

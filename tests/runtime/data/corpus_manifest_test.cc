@@ -2,6 +2,8 @@
 // Corpora that do not open for it: corpus_test.cc.
 #include "runtime/data/corpus_manifest.h"
 
+#include <limits>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -95,6 +97,20 @@ TEST(CorpusManifest, PlainTextHasOneVocabularyAndSaysSo) {
   const absl::StatusOr<CorpusManifest> read = ManifestFromJson(text, "a.json");
   EXPECT_TRUE(read->monolingual());
   EXPECT_TRUE(read->shares_vocabulary());
+}
+
+TEST(CorpusManifest, TheFormOfTextsComesBackAndIsPartOfTheIdentity) {
+  CorpusManifest plain = Manifest();
+  plain.source_vocabulary = {};
+  std::set<uint32_t> identities = {IdentityOf(plain).crc32c};
+  for (const TextForm& form : {TextForm{.block = 8}, TextForm{.block = 8, .document_mask = true},
+                               TextForm{.start_token = 0, .end_token = 49, .reserved_ids = false}}) {
+    plain.form = form;
+    EXPECT_EQ(ManifestFromJson(ManifestToJson(plain), "a.json")->form, form);
+    EXPECT_TRUE(identities.insert(IdentityOf(plain).crc32c).second);
+  }
+  EXPECT_THAT(RefusalWith("/end_token", 50), HasSubstr("end_token"));
+  EXPECT_EQ(RefusalWith("/block", 8), "it has blocks or a tokenizer's ids, and a source");
 }
 
 TEST(CorpusManifest, EveryMissingFieldIsNamed) {

@@ -54,6 +54,30 @@ TEST(PackSentencesTest, PlainTextHasTargetRowsOnly) {
   EXPECT_THAT(batches[1].target, ElementsAre(23, kEosToken));
 }
 
+TEST(PackSentencesTest, ABlocksInputsAndTargetsAreItsTokensShiftedByOne) {
+  const std::vector<int32_t> tokens = {9, 5, 6, 9, 7, 9};
+  SampleView block{.target = tokens, .has_source = false, .form = {.start_token = 9, .end_token = 9, .block = 5}};
+  const PackedBatch whole = (*PackSentences(std::vector{block, block}, {0, 100}))[0];
+  EXPECT_THAT(whole.target_input, ElementsAre(9, 5, 6, 9, 7, 9, 5, 6, 9, 7));
+  EXPECT_THAT(whole.target, ElementsAre(5, 6, 9, 7, 9, 5, 6, 9, 7, 9));
+  EXPECT_THAT(whole.target_offsets, ElementsAre(0, 5, 10));
+  block.form.document_mask = true;
+  const PackedBatch masked = (*PackSentences(std::vector{block, block}, {0, 100}))[0];
+  EXPECT_THAT(masked.target, whole.target);
+  EXPECT_THAT(masked.target_offsets, ElementsAre(0, 3, 5, 8, 10)) << "a document's rows begin at its start token";
+  EXPECT_THAT(masked.source_offsets, ElementsAre(0, 0, 0, 0, 0));
+  EXPECT_THAT(masked.samples, ElementsAre(0, 0, 1, 1));
+  EXPECT_EQ(PackSentences(std::vector{block, block}, {0, 9})->size(), 2u) << "a block stays together";
+}
+
+TEST(PackSentencesTest, ATextHasTheEndsOfItsForm) {
+  const std::vector<int32_t> tokens = {5, 6};
+  const SampleView text{.target = tokens, .has_source = false, .form = {.start_token = 0, .end_token = 1}};
+  const PackedBatch batch = (*PackSentences(std::vector{text}, {0, 100}))[0];
+  EXPECT_THAT(batch.target_input, ElementsAre(0, 5, 6));
+  EXPECT_THAT(batch.target, ElementsAre(5, 6, 1));
+}
+
 // A sentence has its own limit, and may not be longer than a batch either.
 TEST(PackSentencesTest, WhatASentenceMayTakeIsTheSmallerLimit) {
   const auto error = [](const BatchCapacity& capacity) {

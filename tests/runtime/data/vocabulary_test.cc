@@ -94,6 +94,28 @@ TEST(VocabularyTest, BadDictionariesNameTheLine) {
   EXPECT_EQ(Vocabulary::Load("/nonexistent/dict.txt").status().code(), absl::StatusCode::kNotFound);
 }
 
+TEST(VocabularyTest, ATokenizerKeepsItsIds) {
+  const auto parse = [](const std::string& vocab, const std::string& added) {
+    return Vocabulary::Parse("{\"model\": {\"vocab\": " + vocab + "}, \"added_tokens\": [" + added + "]}", "t.json");
+  };
+  const auto token = [](const std::string& content, int id) {
+    return "{\"content\": \"" + content + "\", \"id\": " + std::to_string(id) + "}";
+  };
+  const std::string bpe = R"({"<s>": 0, "b": 2, "a": 1})";
+  const Vocabulary added = *parse(bpe, token("<s>", 0) + ", " + token("</s>", 3));
+  EXPECT_EQ(added.kind(), VocabularyKind::kTokenizer);
+  EXPECT_EQ(added.size(), 4);
+  EXPECT_EQ(added.Token(2), "b");
+  EXPECT_EQ(added.Id("</s>"), 3);
+  EXPECT_EQ(added.FileName("vocabulary"), "tokenizer.json");
+  EXPECT_EQ(added.Decode(std::vector<int32_t>{1, 3}), "a </s>");
+  EXPECT_EQ(parse(R"([["<unk>", 0], ["a", -1.5]])", "")->Id("a"), 1) << "Unigram";
+  EXPECT_THAT(Message(parse(bpe, token("</s>", 7))),
+              HasSubstr("t.json: the added token \"</s>\" has the id 7, and tokenizers gives it 3"));
+  EXPECT_THAT(Message(parse(bpe, token("a", 2))), HasSubstr("tokenizers gives it 1"));
+  EXPECT_THAT(Message(parse(R"({"a": "b"})", "")), HasSubstr("no id for \"a\""));
+}
+
 TEST(VocabularyTest, OtherProgramsVocabulariesAreNamedWithTheRemedy) {
   EXPECT_THAT(Message(Vocabulary::Parse("\x1F\x8B\x08\x01", "d")), HasSubstr("d is compressed with gzip"));
   EXPECT_THAT(Message(Vocabulary::Parse("version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "d")),

@@ -217,14 +217,15 @@ TEST_F(PrepareTest, ThreadsChangeNoByte) {
 // What waits to be encoded is bounded by lines and by bytes.
 TEST_F(PrepareTest, FewLinesWaitToBeEncoded) {
   const Vocabulary vocabulary = *Vocabulary::FromTokens({"a", "b"});
-  LineEncoder lines(nullptr, vocabulary, 2);
+  TextCodec codec = *TextCodec::Open(vocabulary);
+  LineEncoder lines(nullptr, vocabulary, codec, 2);
   ParallelLine line{.number = 1, .target = "a b a"};
   for (size_t i = 0; i < LineEncoder::kMostLines; ++i) {
     EXPECT_FALSE(lines.full());
     lines.Add(0, line);
   }
   EXPECT_TRUE(lines.full());
-  EXPECT_EQ(lines.Encode().size(), LineEncoder::kMostLines);
+  EXPECT_EQ(lines.Encode()->size(), LineEncoder::kMostLines);
   EXPECT_FALSE(lines.full());
   line.target = std::string(LineEncoder::kMostBytes / 2, 'a');
   lines.Add(0, line);

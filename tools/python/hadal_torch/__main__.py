@@ -3,6 +3,7 @@
     python3 -m hadal_torch export MODEL.safetensors --format huggingface --out FOLDER
     python3 -m hadal_torch import FOLDER|checkpoint.pt --out MODEL.safetensors [--dictionary dict.txt]…
 
+    python3 -m hadal_torch tokenize             encodes and decodes text for hadal
     python3 -m hadal_torch packages FORMAT      whether this Python has what an export needs
 
 Exit status: 0 done, 1 error, 2 what the user named is missing, there already, or cannot be converted, 3 damaged.
@@ -117,7 +118,12 @@ def main() -> int:
     checking = commands.add_parser("packages", help="whether the packages for a format are installed")
     checking.add_argument("format", choices=PACKAGES)
     checking.set_defaults(run=packages)
+    commands.add_parser("tokenize", help="encode and decode text for hadal (codec.py)")
     arguments = parser.parse_args()
+    if arguments.command == "tokenize":
+        from hadal_torch.codec import serve
+
+        return run_command("tokenizer", serve)
     command = "import" if arguments.command == "import" else "export"
     return run_command(f"checkpoint {command}", lambda: convert(arguments))
 

@@ -1,0 +1,190 @@
+"""`hadal prepare --tokenizer` against `tokenizers`: the same ids; Megatron-LM's files; a model of a tokenizer scores and writes text."""
+
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
+
+HADAL = os.environ["HADAL"]
+TEXTS = ["ab ba", "a", "straße 日本 \U0001f642", "<s> a </s> b", "  two  spaces\nand a line\t", "abab" * 30, "b"]
+
+
+def bytes_to_letters() -> list:
+    return sorted(pre_tokenizers.ByteLevel.alphabet())
+
+
+def byte_level() -> Tokenizer:
+    """As GPT-2's: ids 0 to 3 are letters, one token is both start and end."""
+    letters = bytes_to_letters()
+    tokenizer = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate([*letters, "ab", "abab"])}, merges=[("a", "b"), ("ab", "ab")]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(["<|endoftext|>"])
+    return tokenizer
+
+
+def byte_fallback() -> Tokenizer:
+    """As Llama 2's: <unk> 0, <s> 1, </s> 2, then bytes; <s> before a text."""
+    tokens = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁", "a", "b", "▁a", "ab"]
+    tokenizer = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(tokens)}, merges=[("▁", "a"), ("a", "b")], unk_token="<unk>",
+                                     byte_fallback=True, fuse_unk=True))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(split=False)
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    tokenizer.add_special_tokens(["<unk>", "<s>", "</s>"])
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    return tokenizer
+
+
+def unigram() -> Tokenizer:
+    """As T5's: </s> behind a text; truncation and padding stand in the file by accident."""
+    pieces = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -2.0), ("a", -2.5), ("b", -2.6), ("▁a", -3.0), ("ab", -3.1)]
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=2))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.add_special_tokens(["<pad>", "</s>", "<unk>"])
+    tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
+    tokenizer.enable_truncation(4)
+    tokenizer.enable_padding(length=9)
+    return tokenizer
+
+
+def wordpiece() -> Tokenizer:
+    """As BERT's: [CLS] and [SEP] around a text."""
+    tokenizer = Tokenizer(models.WordPiece({"[UNK]": 0, "a": 1, "##b": 2, "b": 3, "##a": 4, "and": 5}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.add_special_tokens(["[CLS]", AddedToken("[SEP]")])
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 7), ("[CLS]", 6))
+    return tokenizer
+
+
+KINDS = {"<|endoftext|>": byte_level, "</s>": byte_fallback, "</s> ": unigram, "[SEP]": wordpiece}  # by their end tokens
+
+
+def expected_stream(tokenizer: Tokenizer, end: str, texts: list) -> list:
+    """Of documents, by the tokenizer itself."""
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    tokenizer.encode_special_tokens = True
+    last, stream = tokenizer.token_to_id(end), []
+    for text in texts:
+        ids = tokenizer.encode(text).ids
+        stream += ids if ids and ids[-1] == last else [*ids, last]
+    return stream
+
+
+def blocks_of(prefix: Path) -> list:
+    """The tokens of each block of a corpus of one shard (runtime/data/corpus_shard.h)."""
+    shard = Path(f"{prefix}.00000.shard").read_bytes()
+    samples, tokens = struct.unpack_from("<qq", shard, 16)
+    ids = struct.unpack_from(f"<{tokens}i", shard, 32 + 32 * samples)
+    blocks = []
+    for i in range(samples):
+        first, before, source, count = struct.unpack_from("<qiii", shard, 32 + 32 * i)
+        blocks.append(list(ids[first + before + source : first + before + source + count]))
+    return blocks
+
+
+def write_megatron(prefix: Path, documents: list) -> None:
+    """One sequence a document, as Megatron-LM's tools write it: uint16, code 8."""
+    lengths = [len(document) for document in documents]
+    prefix.with_suffix(".bin").write_bytes(b"".join(struct.pack(f"<{len(d)}H", *d) for d in documents))
+    prefix.with_suffix(".idx").write_bytes(
+        b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, len(lengths), len(lengths) + 1) + struct.pack(f"<{len(lengths)}i", *lengths) +
+        struct.pack(f"<{len(lengths)}q", *(2 * sum(lengths[:i]) for i in range(len(lengths)))) + struct.pack(f"<{len(lengths) + 1}q", *range(len(lengths) + 1)))
+
+
+class Documents(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        (self.folder / "text.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
+
+    def save(self, tokenizer: Tokenizer, end: str) -> Path:
+        tokenizer.save(str(self.folder / "tokenizer.json"))
+        config = self.folder / "tokenizer_config.json"
+        config.unlink(missing_ok=True)
+        if end:
+            config.write_text(json.dumps({"eos_token": {"content": end, "special": True}}))
+        return self.folder / "tokenizer.json"
+
+    def hadal(self, *words, code: int = 0, python: str = sys.executable) -> str:
+        done = subprocess.run([HADAL, *map(str, words)], env={**os.environ, "HADAL_PYTHON": python}, text=True, capture_output=True)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stdout if code == 0 else done.stderr
+
+    def prepare(self, *words, train: str = "text.jsonl", code: int = 0) -> str:
+        return self.hadal("prepare", "--monolingual", "--train", self.folder / train, "--tokenizer", self.folder / "tokenizer.json",
+                          "--out", self.folder / "corpus", "--overwrite", *words, code=code)
+
+    def stream(self) -> list:
+        blocks = blocks_of(self.folder / "corpus/train")
+        for before, block in zip(blocks, blocks[1:]):
+            self.assertEqual(block[0], before[-1])
+        return [*blocks[0], *(token for block in blocks[1:] for token in block[1:])]
+
+    def test_ids_are_the_tokenizers(self):
+        for end, make in KINDS.items():
+            end, tokenizer = end.strip(), make()
+            with self.subTest(make.__name__):
+                self.save(tokenizer, end)
+                self.prepare("--block", 8)
+                self.assertEqual(self.stream(), expected_stream(tokenizer, end, TEXTS))
+                self.assertEqual((self.folder / "corpus/tokenizer.json").read_bytes(), (self.folder / "tokenizer.json").read_bytes())
+
+    def test_megatrons_files_are_the_same_stream_with_and_without_ends(self):
+        tokenizer = byte_fallback()
+        self.save(tokenizer, "</s>")
+        expected = expected_stream(tokenizer, "</s>", TEXTS)
+        documents = [[token for token in tokenizer.encode(text).ids if token != 1] for text in TEXTS]
+        for end in ([], [2]):
+            write_megatron(self.folder / "m", [[*document, *end] for document in documents])
+            self.prepare("--block", 8, train="m.bin")
+            self.assertEqual(self.stream(), expected)
+        write_megatron(self.folder / "m", [[60000]])
+        self.assertIn('"60000" is no token id', self.prepare("--block", 8, train="m.idx", code=1))
+
+    def test_tokenizers_that_do_not_say_how_a_document_ends_are_refused(self):
+        self.save(byte_level(), "")
+        self.assertIn("does not say which token ends a document", self.prepare("--block", 8, code=1))
+        self.assertIn('has no token "</s>"', self.prepare("--block", 8, "--end-token", "</s>", code=1))
+        self.prepare("--block", 8, "--end-token", "<|endoftext|>")
+        self.save(wordpiece(), "a")
+        self.assertIn("adds 2 tokens", self.prepare("--block", 8, code=1))
+
+    def test_a_model_scores_and_writes_text_and_ids(self):
+        tokenizer = byte_fallback()
+        self.save(tokenizer, "</s>")
+        self.prepare("--block", 8, "--document-mask")
+        config = self.folder / "model.textproto"
+        config.write_text('model { encoder_layers: 0 decoder_layers: 2 d_model: 16 d_ff: 16 heads: 2 max_positions: 64 sharing: "decoder" }\n'
+                          "batch { micro_batches: 1 target_tokens: 16 } stop { steps: 3 }\n")
+        run = self.folder / "run"
+        self.hadal("train", config, "--set", f'data.train="{self.folder}/corpus/train"', "--run-dir", run)
+        self.assertEqual(len(list(run.glob("checkpoints/*/tokenizer.json"))), 1)
+        none = "/nonexistent"
+        ids = self.folder / "ids"
+        tokenizer.encode_special_tokens = True
+        contents = [tokenizer.encode(text, add_special_tokens=False).ids for text in TEXTS]
+        ids.write_text("".join(" ".join(map(str, content)) + "\n" for content in contents))
+        for options in ([], ["--block", 12, "--context", 4]):
+            by_text = self.hadal("score", run, "--target", self.folder / "text.jsonl", *options)
+            self.assertEqual(self.hadal("score", run, "--target", ids, "--ids", *options, python=none), by_text)
+        scored = sum(int(line.split("\t")[1]) for line in by_text.splitlines())
+        self.assertEqual(scored, sum(len(content) + 1 for content in contents) + len(TEXTS) - 1)  # <s> and </s> between documents
+        prompts = self.folder / "prompts"
+        prompts.write_text("ab a\n")
+        text = self.hadal("sample", run, "--prompts", prompts, "--max-len", 12)
+        prompts.write_text(" ".join(map(str, tokenizer.encode("ab a", add_special_tokens=False).ids)) + "\n")
+        written = self.hadal("sample", run, "--prompts", prompts, "--max-len", 12, "--ids", python=none)
+        self.assertEqual(tokenizer.decode(list(map(int, written.split()))).replace("\n", " ").replace("\r", " "), text[:-1])
+        self.assertIn("cannot start /nonexistent", self.hadal("sample", run, code=1, python=none))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,55 @@
+// Turns text into token ids and back with any vocabulary of hadal. A SentencePiece model and a dictionary do it
+// themselves; for a tokenizer.json the Python package `tokenizers` does it (hadal_torch's `tokenize`), in one child
+// process that lives as long as the codec. Special tokens in a text are text; none is added.
+// Thread safety: one thread; a child uses all CPUs. Blocking: starting Python takes a quarter of a second.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/data/packed_batch.h"
+#include "runtime/data/vocabulary.h"
+#include "tools/python_child.h"
+
+namespace hadal {
+
+enum class CodecInput {
+  kText,
+  kIds,  // decimal numbers with spaces between them; needs no Python
+};
+
+class TextCodec {
+ public:
+  // Errors: those of starting Python; InvalidArgument with an empty message if the
+  // package is missing or refuses the file: it has printed why.
+  static absl::StatusOr<TextCodec> Open(const Vocabulary& vocabulary, CodecInput kind = CodecInput::kText);
+
+  // Errors: InvalidArgument for a text that is no list of ids of the vocabulary; Internal if Python has ended.
+  absl::StatusOr<std::vector<std::vector<int32_t>>> EncodeAll(const std::vector<std::string>& texts);
+  // Of one text. `has_ids`: it is ids, whatever the codec's kind.
+  absl::StatusOr<std::vector<int32_t>> Encode(const std::string& text, bool has_ids = false);
+  absl::StatusOr<std::string> Decode(const std::vector<int32_t>& ids, PieceJoining joining = PieceJoining::kDefault);
+  // The ids that the tokenizer's post-processor gives an empty text. REQUIRES: a tokenizer.json.
+  absl::StatusOr<std::vector<int32_t>> SpecialIds();
+
+ private:
+  TextCodec(Vocabulary vocabulary, CodecInput kind, std::optional<PythonService> python)
+      : vocabulary_(std::move(vocabulary)), kind_(kind), python_(std::move(python)) {}
+
+  Vocabulary vocabulary_;
+  CodecInput kind_;
+  std::optional<PythonService> python_;
+};
+
+// Reads a text of kind kIds. Errors: InvalidArgument with the first word that is no id.
+absl::StatusOr<std::vector<int32_t>> ParseIds(std::string_view text, int32_t vocabulary_size);
+
+// Removes the tokens that start and end a text from those that a file of ids may have, so that none is there twice.
+void RemoveEnds(const TextForm& form, std::vector<int32_t>& ids);
+
+}  // namespace hadal
