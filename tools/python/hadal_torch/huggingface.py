@@ -1,7 +1,8 @@
-"""Writes and reads folders of Hugging Face transformers: FSMT for Post-LN models, M2M100 (NLLB's dense models too) for Pre-LN models.
+"""Writes and reads folders of Hugging Face transformers. Of encoder-decoders: FSMT for Post-LN models, M2M100 (NLLB's dense models
+too) for Pre-LN models; of language models: architectures.py.
 
 config.json, generation_config.json, model.safetensors, tokenizer.json and tokenizer_config.json, README.md (the model card), and the
-vocabulary as it is. Both architectures share fairseq's names under "model."; FSMT makes no final norms, M2M100 has them.
+vocabulary as it is. FSMT and M2M100 share fairseq's names under "model."; FSMT makes no final norms, M2M100 has them.
 """
 
 import json
@@ -9,7 +10,8 @@ import os
 
 import numpy as np
 
-from hadal_torch.fold import Folded, fold, require_plain_input
+from hadal_torch.architectures import ARCHITECTURES, from_transformers, to_transformers
+from hadal_torch.fold import Folded, fold_translation, require_plain_input
 from hadal_torch.inputs import bare_name, parse_json, read_bytes
 from hadal_torch.plain import MOST_POSITIONS, PlainModel, check_layers, check_weights, deduplicate_tables, plain_settings, position_table
 from hadal_torch.refusal import Refusal, damaged
@@ -29,7 +31,7 @@ def _architecture(plain: PlainModel, folded: Folded) -> dict:
         "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "max_position_embeddings": model["max_positions"],
         "dropout": model["dropout"], "attention_dropout": model["attention_dropout"],
         "activation_dropout": model["activation_dropout"],
-        "bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2,
+        **_IDS, "decoder_start_token_id": 2,
         "tie_word_embeddings": model["sharing"] == "all", "torch_dtype": "float32",
     }
     if folded.pre_norm:
@@ -52,49 +54,51 @@ def _tensors(plain: PlainModel, folded: Folded) -> "dict[str, np.ndarray]":
             "model.decoder.embed_positions.weight": positions, **tensors}
 
 
+_IDS = {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2}
+
+
 def _generation(plain: PlainModel) -> dict:
     """hadal's beam search: as many hypotheses as beams end it; <s> and <pad> are never generated."""
     no_repeat = int(plain.config_value("decode.no_repeat_ngram", "0"))
     beam = int(plain.config_value("decode.beam", "4"))
     # transformers refuses to save settings of beam search beside one beam.
     search = {"early_stopping": True, "length_penalty": float(plain.config_value("decode.length_penalty", "0.6"))} if beam > 1 else {}
-    return {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2,
-            "num_beams": beam, **search, "min_new_tokens": 1,
+    return {**_IDS, "decoder_start_token_id": 2, "num_beams": beam, **search, "min_new_tokens": 1,
             "suppress_tokens": [0, 1], "max_length": plain.model["max_positions"],
             # 1 would exclude </s>, with which the decoder begins, so that nothing ends; hadal never excludes it.
             "no_repeat_ngram_size": 0 if no_repeat == 1 else no_repeat}
 
 
 def model_card(plain: PlainModel) -> str:
-    model = plain.model
+    model, translates = plain.model, plain.model["encoder_layers"] > 0
+    encoder, decoder = model["encoder_layers"], model["decoder_layers"]
     method = plain.config_value("model.residual.method", "post_ln")
     parameters = sum(value.size for value in plain.weights.values())
     lines = [
-        "---", "library_name: transformers", "pipeline_tag: translation", "tags: [hadal]", "---", "",
-        f"# A {model['encoder_layers']}L-{model['decoder_layers']}L translation model", "",
+        "---", "library_name: transformers", f"pipeline_tag: {'translation' if translates else 'text-generation'}", "tags: [hadal]", "---", "",
+        f"# A {encoder}L-{decoder}L translation model" if translates else f"# A {decoder}L language model", "",
         "Trained with hadal and exported by `hadal checkpoint export --format huggingface`.", "",
         "| | |", "|---|---|",
         f"| residual method | {method}, folded into a plain {'Pre' if model['decoder']['norm'] == 'pre' else 'Post'}-LN Transformer |",
-        f"| depth | {model['encoder_layers']} encoder and {model['decoder_layers']} decoder layers, "
-        f"{2 * model['encoder_layers'] + 3 * model['decoder_layers']} sublayers |",
+        f"| depth | {f'{encoder} encoder and ' if translates else ''}{decoder} decoder layers, "
+        f"{2 * encoder + (3 if translates else 2) * decoder} sublayers |",
         f"| sizes | d_model {model['d_model']}, d_ff {model['d_ff']}, {model['heads']} heads, {parameters:,} parameters |",
         f"| training | step {plain.step}, {plain.update} updates |",
         f"| data | {plain.config_value('data.train', 'not recorded')} |",
     ]
     if "validation_nll" in plain.facts:
         lines.append(f"| validation nll | {plain.facts['validation_nll']:.4f} a token |")
-    if plain.vocabulary("source")[0].endswith(".txt"):
+    if plain.vocabulary("target")[0].endswith(".txt"):
         lines += ["", "Its tokenizer splits text at white space. If the model learned from BPE or SentencePiece pieces, encode the text "
                   "with the same codes first, and join the pieces of the output."]
     return "\n".join(lines) + "\n"
 
 
-def write_huggingface(plain: PlainModel, folder: str) -> str:
-    """Writes the folder, which must exist, and returns a note for the user. Raises Refusal for what the format cannot express."""
-    folded = fold(plain, FORMAT)
+def _translation(plain: PlainModel):
+    """(config.json, tensors) of an encoder-decoder."""
+    folded = fold_translation(plain, FORMAT)
     require_plain_input(folded, FORMAT)
-    name, contents = plain.vocabulary("source")
-    if contents != plain.vocabulary("target")[1]:
+    if plain.vocabulary("source")[1] != plain.vocabulary("target")[1]:
         raise Refusal(f"{FORMAT} has one tokenizer for both languages, and this model has {' and '.join(plain.vocabularies)}; "
                       "--format ctranslate2 and --format fairseq store two")
     if folded.pre_norm and plain.model["sharing"] != "all":
@@ -103,22 +107,39 @@ def write_huggingface(plain: PlainModel, folder: str) -> str:
     if plain.model["sharing"] == "none":
         raise Refusal(f"{FORMAT}: FSMT has one table for target and output (transformers 4 ties them whatever the file says); "
                       "model.sharing is \"none\"; --format ctranslate2 and --format fairseq store three")
-    config, vocabulary = _architecture(plain, folded), parse_vocabulary(name, contents)
+    return _architecture(plain, folded), _tensors(plain, folded)
+
+
+def _language_model(plain: PlainModel):
+    """(config.json, tensors, generation_config.json): `hadal sample`'s draws, from </s>, with which hadal's texts begin and end."""
+    config, tensors = to_transformers(plain)
+    ids = {**_IDS, "bos_token_id": 2}
+    # max_length 20 is transformers' mark for "not set".
+    longest = plain.model["max_positions"] - (plain.model["max_positions"] == 20)
+    return {**config, **ids}, tensors, {**ids, "do_sample": True, "top_k": 0, "min_new_tokens": 1, "suppress_tokens": [0, 1], "max_length": longest}
+
+
+def write_huggingface(plain: PlainModel, folder: str) -> str:
+    """Writes the folder, which must exist, and returns a note for the user. Raises Refusal for what the format cannot express."""
+    translates = plain.model["encoder_layers"] > 0
+    config, tensors, generation = (*_translation(plain), _generation(plain)) if translates else _language_model(plain)
+    name, contents = plain.vocabulary("target")
+    vocabulary = parse_vocabulary(name, contents)
     # Tags are written in the text, and transformers finds all special tokens there or none: without tags none, as hadal.
-    tokenizer = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>",
-                 "unk_token": "<unk>", "model_max_length": plain.model["max_positions"], "clean_up_tokenization_spaces": False,
-                 "model_input_names": ["input_ids", "attention_mask"], "split_special_tokens": not vocabulary.control}
-    for file_name, value in (("config.json", config), ("generation_config.json", _generation(plain)),
-                             ("tokenizer.json", tokenizer_json(vocabulary)),
-                             ("tokenizer_config.json", tokenizer)):
+    tokenizer = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>" if translates else "</s>", "eos_token": "</s>",
+                 "pad_token": "<pad>", "unk_token": "<unk>", "model_max_length": plain.model["max_positions"],
+                 "clean_up_tokenization_spaces": False, "model_input_names": ["input_ids", "attention_mask"],
+                 "split_special_tokens": not vocabulary.control}
+    for file_name, value in (("config.json", config), ("generation_config.json", generation),
+                             ("tokenizer.json", tokenizer_json(vocabulary, translates)), ("tokenizer_config.json", tokenizer)):
         with open(os.path.join(folder, file_name), "w", encoding="utf-8") as file:
             json.dump(value, file, indent=2, ensure_ascii=False)
     with open(os.path.join(folder, "README.md"), "w", encoding="utf-8") as file:
         file.write(model_card(plain))
     with open(os.path.join(folder, name), "wb") as file:
         file.write(contents)
-    write_safetensors(os.path.join(folder, "model.safetensors"), _tensors(plain, folded))
-    note = "" if folded.pre_norm else "; to score a given translation with it, pass use_cache=False"
+    write_safetensors(os.path.join(folder, "model.safetensors"), tensors)
+    note = "; to score a given translation with it, pass use_cache=False" if config["model_type"] == "fsmt" else ""
     return config["architectures"][0] + note
 
 
@@ -184,7 +205,8 @@ def _fsmt_vocabularies(folder: str, config: dict) -> "dict[str, bytes]":
 def _refuse_others(folder: str, config: dict) -> None:
     """For settings that make another model of the same weights."""
     if config.get("model_type") not in ("fsmt", "m2m_100"):
-        raise Refusal(f"{folder}: model_type is {config.get('model_type')!r}; importable are 'fsmt' and 'm2m_100'")
+        raise Refusal(f"{folder}: model_type is {config.get('model_type')!r}; importable are 'fsmt', 'm2m_100', "
+                      f"{', '.join(map(repr, ARCHITECTURES))}")
     wanted = {"activation_function": "relu", "scale_embedding": True, "pad_token_id": 1, "eos_token_id": 2,
               "decoder_start_token_id": 2, "encoder_attention_heads": config["decoder_attention_heads"],
               "encoder_ffn_dim": config["decoder_ffn_dim"]}
@@ -223,6 +245,10 @@ def read_huggingface(folder: str) -> PlainModel:
     config = _read_json(folder, "config.json")
     if config is None:
         raise Refusal(f"{folder} lacks config.json")
+    if config.get("model_type") in ARCHITECTURES:
+        plain = from_transformers(folder, config, *_read_tensors(folder))
+        plain.vocabularies = _vocabulary_of(folder, plain.model["target_vocabulary"])
+        return plain
     _refuse_others(folder, config)
     path, tensors = _read_tensors(folder)
     weights = {name.removeprefix("model."): value for name, value in tensors.items()}

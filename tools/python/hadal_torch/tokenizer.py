@@ -178,8 +178,8 @@ def _added(vocabulary: Vocabulary) -> "list[dict]":
     return [token(i) for i in [*range(len(SPECIAL)), *vocabulary.control]]
 
 
-def tokenizer_json(vocabulary: Vocabulary) -> dict:
-    """The vocabulary for Hugging Face's tokenizers: the same ids as hadal's, with </s> at the end. A language tag that
+def tokenizer_json(vocabulary: Vocabulary, ends: bool = True) -> dict:
+    """The vocabulary for Hugging Face's tokenizers: the same ids as hadal's, with </s> at the end, or in front (a language model's prompt). A language tag that
     stands in the text becomes the tag's id, as in M2M100's and NLLB's tokenizers. (In hadal only options set tags, never text.)"""
     kinds = ("dictionary", "unigram", "bpe")
     odd = [what for what, found in (("user-defined symbols", vocabulary.user_defined), (f"the type {vocabulary.kind}", vocabulary.kind not in kinds),
@@ -188,11 +188,11 @@ def tokenizer_json(vocabulary: Vocabulary) -> dict:
         raise Refusal(f"the SentencePiece model has {' and '.join(odd)}, and a tokenizer.json would cut the text differently; "
                       "--format ctranslate2 and fairseq take the SentencePiece model itself")
     end = {"SpecialToken": {"id": "</s>", "type_id": 0}}
-    sequences = [{"Sequence": {"id": name, "type_id": 0}} for name in "AB"]
+    first, second = ([sequence, end] if ends else [end, sequence] for sequence in ({"Sequence": {"id": name, "type_id": 0}} for name in "AB"))
     tokenizer = {
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": _added(vocabulary),
         "post_processor": {
-            "type": "TemplateProcessing", "single": [sequences[0], end], "pair": [sequences[0], end, sequences[1], end],
+            "type": "TemplateProcessing", "single": first, "pair": [*first, *second],
             "special_tokens": {"</s>": {"id": "</s>", "ids": [2], "tokens": ["</s>"]}}},
     }
     if vocabulary.kind == "dictionary":  # white space is Unicode's, and the separators U+001C to U+001F, as in Python
