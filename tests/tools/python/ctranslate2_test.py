@@ -7,6 +7,7 @@ import ctranslate2
 import numpy as np
 import torch
 
+from hadal_torch import Refusal
 from hadal_torch.ctranslate2 import write_ctranslate2
 from hadal_torch.model import EOS, Model
 from hadal_torch.tokenizer import parse_vocabulary
@@ -46,6 +47,11 @@ class CTranslate2Test(unittest.TestCase):
                     with torch.no_grad():
                         wanted = -Model.of(plain, torch.float64).loss([((), target) for target in targets])[1].numpy()
                     self.assertLess(np.abs(found - wanted).max(), 1e-5)
+
+    def test_a_field_of_the_block_without_a_place_is_refused_by_name(self):
+        for reason, block in {"model.block.later, which is True": {**GPT2, "later": True}, "norm_shift is true": {**LLAMA, "norm_shift": True}}.items():
+            with self.assertRaisesRegex(Refusal, reason):
+                write_ctranslate2(language_model("pre_ln", block=block), "")
 
     def test_a_hypothesis_longer_than_the_model_s_positions(self):
         with tempfile.TemporaryDirectory() as folder:

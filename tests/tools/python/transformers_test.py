@@ -397,6 +397,38 @@ class LanguageModelTest(Folder):
             sequence.append(int(row.argmax()))
         self.assertEqual(found, sequence)
 
+    def test_a_tokenizer_json_goes_with_its_ids(self):
+        def special(i, content):
+            return {"id": i, "content": content, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+
+        begin = {"id": "<begin>", "ids": [47], "tokens": ["<begin>"]}
+        begins = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<begin>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+                  "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}], "special_tokens": {"<begin>": begin}}
+        whole = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [special(46, "<end>"), special(47, "<begin>")], "normalizer": None,
+                 "pre_tokenizer": {"type": "Whitespace"}, "post_processor": begins, "decoder": None,
+                 "model": {"type": "WordLevel", "vocab": {word: i for i, word in enumerate(WORDS)}, "unk_token": "word0"}}
+        for post_processor, start in ((begins, 47), (None, 46)):
+            folder, back = self.changed("llama"), self.folder()
+            os.remove(os.path.join(folder, "vocabulary.txt"))
+            Path(folder, "tokenizer.json").write_text(json.dumps({**whole, "post_processor": post_processor}), "utf-8")
+            Path(folder, "tokenizer_config.json").write_text(json.dumps({"eos_token": {"content": "<end>"}}), "utf-8")
+            with contextlib.redirect_stderr(io.StringIO()) as printed:
+                plain = read_huggingface(folder)
+            self.assertIn("2 of the model's 50 rows have no token", printed.getvalue())
+            self.assertEqual([plain.model[name] for name in ("start_token", "end_token", "reserved_ids")], [start, 46, False])
+            write_huggingface(plain, back)
+            self.assertEqual(Path(back, "tokenizer.json").read_bytes(), plain.vocabularies["tokenizer.json"])
+            tokenizer = transformers.AutoTokenizer.from_pretrained(back)
+            self.assertEqual(tokenizer("word3 word7<end>")["input_ids"], [47, 3, 7, 46] if post_processor else [3, 7, 46])
+            self.assertEqual((len(tokenizer), tokenizer.eos_token_id, tokenizer.bos_token_id), (50, 46, start))
+            config = transformers.AutoConfig.from_pretrained(back)
+            self.assertEqual((config.bos_token_id, config.eos_token_id), (start, 46))
+            self.assert_equal_models(plain, read_huggingface(back))
+        Path(folder, "tokenizer_config.json").write_text("{}", "utf-8")
+        Path(folder, "config.json").write_text(json.dumps({**json.loads(Path(folder, "config.json").read_text("utf-8")), "eos_token_id": None}), "utf-8")
+        with self.assertRaisesRegex(Refusal, "hadal's texts end with it"):
+            read_huggingface(folder)
+
     def changed(self, kind, change_config=lambda config: None, change_weights=lambda weights: None):
         """A folder whose files were changed after the export."""
         folder = self.folder()
@@ -454,6 +486,7 @@ class LanguageModelTest(Folder):
             "GPT2LMHeadModel has model.block.positions 'learned', this model 'none'": language_model("pre_ln", block={**GPT2, "positions": "none"}),
             "LlamaForCausalLM has model.block.rotary_share 1.0, this model 0.5": language_model("pre_ln", block={**LLAMA, "rotary_share": 0.5}),
             "GPT2LMHeadModel has model.block.kv_heads 4, this model 2": language_model("pre_ln", block={**GPT2, "kv_heads": 2}),
+            "LlamaForCausalLM has model.block.later None, this model 3": language_model("pre_ln", block={**LLAMA, "later": 3}),
             "decoder.ffn_inner_norm": language_model("pre_ln", block=GPT2, decoder={"norm": "pre", "ffn_inner_norm": True}),
             "takes encoder-decoders with the block of Vaswani": plain_model(block=GPT2),
         }

@@ -41,11 +41,13 @@ class Architecture:
 
     def biased(self, name: str, config: dict) -> bool:
         """Whether one of its modules, of hadal's name in a layer or outside, has a bias or a shift."""
-        if "embed" in name:
-            return False
-        return not self.biases or any(config[setting] for setting, begin in self.biases.items() if name.startswith(begin))
+        if "embed" in name or not self.biases:
+            return "embed" not in name
+        return not name.endswith("norm") and any(config[setting] for setting, begin in self.biases.items() if name.startswith(begin))
 
 
+# Fields of the block that every architecture can have in some way, if its table does not name them.
+_FREE = {"norm_epsilon", "norm_shift", "activation", "biases", "rotary_theta", "rotary_share", "scale_embedding"}
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh", "swish": "silu", "silu": "silu"}
 
 LLAMA = Architecture(
@@ -98,13 +100,12 @@ def _is_product(name: str) -> bool:
 
 def _misfit(architecture: Architecture, model: dict, block: dict) -> str:
     """The first field of the block that the architecture has not, or ""."""
-    wanted = dict(architecture.block)
+    wanted = {**{name: value for name, value in VASWANI.items() if name not in _FREE}, **architecture.block}
     for name, value in (("kv_heads", model["heads"]), ("head_width", model["d_model"] / model["heads"])):
-        if f"block.{name}" not in architecture.sizes.values():
-            wanted[name] = value
-    for name, value in wanted.items():
-        if block[name] != value:
-            return f"{architecture.name} has model.block.{name} {value!r}, this model {block[name]!r}"
+        wanted[name] = block[name] if f"block.{name}" in architecture.sizes.values() else value
+    for name, value in block.items():
+        if value != wanted.get(name, value if name in _FREE else None):
+            return f"{architecture.name} has model.block.{name} {wanted.get(name)!r}, this model {value!r}"
     return ""
 
 

@@ -14,12 +14,15 @@ from ctranslate2.specs.common_spec import Activation, LinearSpec
 from ctranslate2.converters.utils import fuse_linear
 
 from hadal_torch.fold import Folded, fold, fold_translation
-from hadal_torch.plain import PlainModel, block_of, position_table
+from hadal_torch.plain import VASWANI, PlainModel, block_of, position_table
 from hadal_torch.refusal import Refusal
 from hadal_torch.tokenizer import SPECIAL, parse_vocabulary
 
 FORMAT = "ctranslate2"
 _FEWEST_ROWS = 512  # of a position table: translate_batch decodes up to 256 tokens by default, and an error there ends the whole batch
+# Fields of a language model's block that have a place.
+_BLOCK = {"norm", "norm_epsilon", "norm_shift", "activation", "gated", "biases", "positions", "rotary_theta", "rotary_share", "kv_heads", "head_width",
+          "scale_embedding"}
 _ACTIVATIONS = {"relu": Activation.RELU, "gelu": Activation.GELU, "gelu_tanh": Activation.GELUTanh, "silu": Activation.SWISH}
 
 
@@ -75,7 +78,10 @@ def _stack(spec, embeddings, table: np.ndarray, folded: Folded, plain: PlainMode
 
 
 def _tokens(plain: PlainModel, side: str) -> "list[str]":
-    return [SPECIAL[0], "<blank>", *parse_vocabulary(*plain.vocabulary(side)).tokens[2:]]
+    vocabulary = parse_vocabulary(*plain.vocabulary(side))
+    if vocabulary.kind == "tokenizer":
+        return [token or f"<unused{i}>" for i, token in enumerate(vocabulary.tokens)]
+    return [SPECIAL[0], "<blank>", *vocabulary.tokens[2:]]
 
 
 def _translator(plain: PlainModel) -> TransformerSpec:
@@ -93,6 +99,9 @@ def _translator(plain: PlainModel) -> TransformerSpec:
 
 def _generator(plain: PlainModel) -> TransformerDecoderModelSpec:
     folded, model, block = fold(plain, FORMAT), plain.model, block_of(plain.model)
+    unknown = [name for name in block.keys() - _BLOCK if block[name] != VASWANI.get(name)]
+    if unknown:
+        raise Refusal(f"{FORMAT} has no place for model.block.{unknown[0]}, which is {block[unknown[0]]!r}")
     if block["norm"] == "rms" and block["norm_shift"]:
         raise Refusal(f"{FORMAT} has no shift of an RMSNorm; model.block.norm_shift is true")
     rotary = {"rotary_dim": round(block["rotary_share"] * block["head_width"]), "rotary_base": block["rotary_theta"], "rotary_interleave": False}
@@ -102,8 +111,11 @@ def _generator(plain: PlainModel) -> TransformerDecoderModelSpec:
         **(rotary if block["positions"] == "rotary" else {}))
     _stack(spec.decoder, spec.decoder.embeddings, folded.target_table, folded, plain, "decoder")
     spec.decoder.projection.weight = folded.output_table
-    spec.register_vocabulary(_tokens(plain, "target"))
-    spec.config.bos_token = spec.config.eos_token
+    tokens = _tokens(plain, "target")
+    spec.register_vocabulary(tokens)
+    spec.config.bos_token, spec.config.eos_token = (tokens[i] for i in plain.text_ends())
+    if not plain.reserved_ids():
+        spec.config.unk_token = ""
     spec.config.layer_norm_epsilon = block["norm_epsilon"] / model["decoder"]["residual_gain"] ** 2  # fold.py's ε/r²
     return spec
 

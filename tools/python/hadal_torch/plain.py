@@ -23,7 +23,7 @@ from hadal_torch.tokenizer import check_rows
 class PlainModel:
     model: dict  # ModelOptions under their C++ names (layers/model_options.h); "encoder" and "decoder" are objects
     weights: "dict[str, np.ndarray]"
-    vocabularies: "dict[str, bytes]"  # file name → contents: vocabulary.*, or source.vocabulary.* and target.vocabulary.*
+    vocabularies: "dict[str, bytes]"  # file name → contents: vocabulary.*, or source.vocabulary.* and target.vocabulary.*, or tokenizer.json
     step: int = 0
     update: int = 0
     config: str = ""  # the run's config, text of configs/run.proto
@@ -35,9 +35,17 @@ class PlainModel:
     def vocabulary(self, side: str) -> "tuple[str, bytes]":
         """(file name, contents) of "source" or "target"."""
         for name, contents in self.vocabularies.items():
-            if name.startswith((f"{side}.vocabulary.", "vocabulary.")):
+            if name.startswith((f"{side}.vocabulary.", "vocabulary.", "tokenizer.")):
                 return name, contents
         raise Refusal(f"the export names no vocabulary for the {side}")
+
+    def reserved_ids(self) -> bool:
+        """Whether ids 0 to 3 are hadal's special tokens; else all ids are a tokenizer.json's."""
+        return self.model.get("reserved_ids", True)
+
+    def text_ends(self) -> "tuple[int, int]":
+        """The decoder's first input, and the token that ends a text."""
+        return self.model.get("start_token", 2), self.model.get("end_token", 2)
 
     def table(self, which: str) -> np.ndarray:
         """[vocabulary, d_model] of "source", "target" or "output", whichever name it is stored under."""
