@@ -109,7 +109,7 @@ absl::Status ExportCheckpoint(const CheckpointExportOptions& options, std::ostre
   std::vector<std::pair<std::string, std::string>> texts = {{settings, SettingsJson(reader)}};
   for (const AttachedFile& file : reader.manifest().attachments) {
     if (absl::StartsWith(file.name, ".") ||
-        !(absl::EndsWith(file.name, ".model") || absl::EndsWith(file.name, ".txt"))) {
+        !(absl::EndsWith(file.name, ".model") || absl::EndsWith(file.name, ".txt") || file.name == "tokenizer.json")) {
       return absl::DataLossError(absl::StrCat(reader.directory(), " carries ", file.name, ", which is no vocabulary"));
     }
     HADAL_ASSIGN_OR_RETURN(std::string contents, reader.ReadAttachment(file.name));

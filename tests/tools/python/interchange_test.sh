@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Trained models, exported by `hadal checkpoint export --format`, compute in transformers and CTranslate2 what they compute in hadal; and come
-# back by `hadal checkpoint import` with the same scores.
+# back by `hadal checkpoint import` with the same scores, to be trained on, and deepened.
 # Usage: interchange_test.sh HADAL [LAYERS STEPS]: with both, DeepNorm alone, so deep. Exit status 77: a Python package is missing.
 set -u
 hadal=${1:?usage: interchange_test.sh HADAL [LAYERS STEPS]}
@@ -91,6 +91,42 @@ computes_the_same admin ctranslate2
 expect 2 "$hadal" checkpoint export admin/run --format huggingface -o admin/huggingface
 says "encoder.layers.0.self_attn.omega"; says "ctranslate2 stores that table"
 [ ! -e admin/huggingface ] || fail "a refused export left its folder"
+
+# A language model: CompleteP on Llama's block, of whose losses 3.5 is one of a model that has learned.
+expect 0 "$hadal" prepare --monolingual --train text/train.en --valid text/valid.en --out mono --vocab-size 80
+language_model() {
+  expect 0 "$hadal" train small.textproto "$here/../../../configs/block/llama.textproto" --set data.train=mono/train --set model.encoder_layers=0 \
+    --set model.decoder_layers="$1" --set model.block.kv_heads=2 --set stop.steps="$2" --run-dir "$3" --set model.residual.method="${@:4}"
+}
+# begins_below LOSS: the first step's, as printed.
+begins_below() { awk -v most="$1" '$1 == "step" && sub(/.* loss /, "") { below = $1 < most; exit } END { exit !below }' out || fail "step 1 has no loss below $1"; }
+language_model 2 300 lm/run completep
+expect 0 "$hadal" score lm/run -t text/valid.en -o lm/scores --threads 1
+expect 0 "$hadal" checkpoint export lm/run --format huggingface -o lm/huggingface
+says "LlamaForCausalLM"
+expect 0 "$python" - lm/huggingface text/valid.en lm/scores <<'END'
+import sys
+
+import torch
+import transformers
+
+folder, text, scores = sys.argv[1:]
+tokenizer, model = transformers.AutoTokenizer.from_pretrained(folder), transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
+for line, score in zip(open(text, encoding="utf-8"), open(scores, encoding="utf-8"), strict=True):
+    ids = tokenizer(line.rstrip("\n"), return_tensors="pt")["input_ids"]
+    with torch.no_grad():
+        log_p = torch.log_softmax(model(ids).logits[0].double(), -1)
+    targets = torch.tensor([*ids[0, 1:], tokenizer.eos_token_id])
+    assert int(score.split()[1]) == len(targets), (line, score)
+    assert abs(log_p[torch.arange(len(targets)), targets].sum() - float(score.split()[0])) < 1e-5 * len(targets), (line, score)
+END
+expect 0 "$hadal" checkpoint import lm/huggingface -o lm/back
+expect 0 "$hadal" score lm/back -t text/valid.en -o back.scores --overwrite --threads 1
+paste lm/scores back.scores | awk '{ d = ($1 - $3) / $4 } $2 != $4 || d > 1e-5 || d < -1e-5 { exit 1 }' || fail "the imported language model scores otherwise"
+language_model 2 1 lm/tuned pre_ln --init-from lm/back
+begins_below 3.5
+language_model 4 1 lm/deeper pre_ln --init-from lm/back --deepen
+begins_below 3.5
 
 # fairseq's, and the plain files.
 expect 0 "$hadal" checkpoint export deepnorm/run --format fairseq -o fairseq

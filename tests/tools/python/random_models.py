@@ -11,10 +11,11 @@ WORDS = [f"word{i}" for i in range(46)]
 
 
 def plain_model(encoder=None, decoder=None, layers=(2, 3), d=16, hidden=24, heads=4, sharing="all", update=3, **settings) -> PlainModel:
-    """`encoder`, `decoder`: fields of the stacks that differ from Post-LN's. Weights are large enough for peaked distributions."""
+    """`encoder`, `decoder`: fields of the stacks that differ from Post-LN's. No encoder layers: a language model. Weights are large enough for peaked
+    distributions."""
     draw = np.random.default_rng(7)
     model = plain_settings(False, encoder_layers=layers[0], decoder_layers=layers[1], d_model=d, d_ff=hidden, heads=heads,
-                           source_vocabulary=50, target_vocabulary=50, max_positions=64, sharing=sharing)
+                           source_vocabulary=50 if layers[0] else 0, target_vocabulary=50, max_positions=64, sharing=sharing)
     model.update(settings)
     model["encoder"].update(encoder or {})
     model["decoder"].update(decoder or {})
@@ -29,6 +30,10 @@ def plain_model(encoder=None, decoder=None, layers=(2, 3), d=16, hidden=24, head
     return PlainModel(model, weights, {"vocabulary.txt": vocabulary}, 3, update, 'model {\n  residual {\n    method: "test"\n  }\n}\n')
 
 
+LLAMA = {"norm": "rms", "norm_epsilon": 1e-6, "norm_shift": False, "activation": "silu", "gated": True, "biases": "none", "positions": "rotary",
+         "rotary_theta": 500.0, "scale_embedding": False}
+GPT2 = {"activation": "gelu_tanh", "positions": "learned", "scale_embedding": False}
+
 METHODS = {
     "post_ln": {},
     "deepnorm": {"encoder": {"residual_gain": 1.9}, "decoder": {"residual_gain": 2.7}},
@@ -38,6 +43,11 @@ METHODS = {
     "completep": {stack: {"norm": "pre", "branch_gain": 0.4, "adam_epsilon_factor": 0.4} for stack in ("encoder", "decoder")},
     "admin": {"encoder": {"omega": "profiled"}, "decoder": {"omega": "profiled"}},
 }
+
+
+def language_model(method, **settings) -> PlainModel:
+    """3 decoder layers of a method; `settings` of plain_model."""
+    return plain_model(**{**METHODS[method], "layers": (0, 3), **settings})
 
 
 def sentences(count=12, longest=9):

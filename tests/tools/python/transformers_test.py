@@ -1,6 +1,7 @@
 """hadal_torch's Hugging Face folders against transformers. Values to compare with are hadal_torch.Model's, on random weights."""
 
 import contextlib
+import dataclasses
 import io
 import json
 import os
@@ -13,10 +14,12 @@ import torch
 import transformers
 
 from hadal_torch import Model, Refusal
+from hadal_torch.architectures import to_transformers
 from hadal_torch.huggingface import read_huggingface, write_huggingface
 from hadal_torch.model import EOS, pad
+from hadal_torch.plain import VASWANI
 from hadal_torch.tensors import read_safetensors, write_safetensors
-from random_models import METHODS, WORDS, plain_model, sentences
+from random_models import GPT2, LLAMA, METHODS, WORDS, language_model, plain_model, sentences
 
 transformers.logging.set_verbosity_error()
 
@@ -282,6 +285,214 @@ class ImportTest(Folder):
         self.assertIn("model_type is 'marian'", self.refusal(lambda c: c.update(model_type="marian")))
         with self.assertRaisesRegex(Refusal, "lacks config.json"):
             read_huggingface(self.folder())
+
+
+# transformers 4.44 has no width of a head in Llama.
+WIDE = {"head_width": 6} if transformers.__version__ >= "4.57" else {}
+LANGUAGE_MODELS = {
+    "llama": {"block": LLAMA},
+    "llama, shared keys, biases": {"block": {**LLAMA, **WIDE, "kv_heads": 2, "biases": "qkv", "activation": "gelu"}, "sharing": "none"},
+    "llama, all biases": {"block": {**LLAMA, "biases": "all"}},
+    "gpt2": {"block": GPT2},
+    "gpt2, untied": {"block": {**GPT2, "activation": "gelu"}, "sharing": "none"},
+}
+
+
+def language_log_probabilities(model, targets):
+    rows = []
+    for target in targets:
+        logits = model(input_ids=torch.tensor([[EOS] + target[:-1]]), use_cache=False).logits[0].double()
+        rows.append(torch.log_softmax(logits, -1))
+    return torch.cat(rows)
+
+
+class LanguageModelTest(Folder):
+    TARGETS = [target for _, target in sentences()]
+
+    def exported(self, plain):
+        folder = self.folder()
+        write_huggingface(plain, folder)
+        model, info = transformers.AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, attn_implementation="eager")
+        self.assertFalse(any(info.values()), info)
+        return folder, model.eval()
+
+    def expected(self, plain):
+        with torch.no_grad():
+            return torch.cat([Model.of(plain, torch.float64).log_probabilities(None, pad([[EOS] + target[:-1]]))[0] for target in self.TARGETS])
+
+    def assert_equal_models(self, wanted, found):
+        self.assertEqual(wanted.weights.keys(), found.weights.keys())
+        for name, value in wanted.weights.items():
+            np.testing.assert_array_equal(value, found.weights[name], name)
+
+    def test_log_probabilities_there_and_back(self):
+        cases = {**LANGUAGE_MODELS, "vaswani": {}, "no biases or shifts": {"block": {**GPT2, "biases": "none", "norm_shift": False}}}
+        for kind, settings in cases.items():
+            for method in ("pre_ln", "ln_scaling", "completep"):
+                with self.subTest(kind, method=method):
+                    plain = language_model(method, **settings)
+                    folder, model = self.exported(plain)
+                    with torch.no_grad():
+                        found = language_log_probabilities(model, self.TARGETS)
+                    wanted = self.expected(plain)
+                    self.assertLess((found - wanted).abs().max(), 1e-5)
+                    back = read_huggingface(folder)
+                    self.assertLess((self.expected(back) - wanted).abs().max(), 1e-6)
+                    if method == "pre_ln" and kind in LANGUAGE_MODELS:
+                        self.assert_equal_models(plain, back)
+                        self.assertEqual({**VASWANI, **plain.model["block"]}, back.model["block"])
+
+    def test_gradients(self):
+        for kind, settings in LANGUAGE_MODELS.items():
+            with self.subTest(kind):
+                plain = language_model("pre_ln", **settings, label_smoothing=0.0)
+                _, model = self.exported(plain)
+                targets = torch.tensor([token for target in self.TARGETS for token in target])
+                nll = -language_log_probabilities(model, self.TARGETS)[torch.arange(len(targets)), targets]
+                nll.mean().backward()
+                ours = Model.of(plain, torch.float64)
+                ours.loss([((), target) for target in self.TARGETS])[0].backward()
+                gradients = {name: value.grad.numpy() for name, value in ours.named_parameters()}
+                wanted = to_transformers(dataclasses.replace(plain, weights=gradients))[1]  # of the plain method: names and layouts change
+                found = {name: value.grad.numpy() for name, value in model.named_parameters()}
+                self.assertEqual(wanted.keys() - found.keys(), set())
+                norm = np.sqrt(sum(np.sum(np.square(g)) for g in wanted.values()))
+                for name, gradient in wanted.items():
+                    if not gradient.any():  # a bias that hadal has not: of o_proj, with biases "qkv"
+                        continue
+                    self.assertLessEqual(np.linalg.norm(found[name] - gradient), 1e-4 * np.linalg.norm(gradient) + 1e-7 * norm, name)
+
+    def test_models_of_transformers_come_in_and_go_out_with_the_same_bits(self):
+        sizes = {"vocab_size": 50, "initializer_range": 0.2, "pad_token_id": 1, "bos_token_id": 2, "eos_token_id": 2}
+        llama = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 64, **sizes}
+        gpt2 = {"n_embd": 16, "n_layer": 2, "n_head": 4, "n_positions": 64, **sizes}
+        torch.manual_seed(5)
+        for model in (transformers.LlamaForCausalLM(transformers.LlamaConfig(**llama, num_key_value_heads=2)),
+                      transformers.LlamaForCausalLM(transformers.LlamaConfig(**llama, tie_word_embeddings=True, attention_bias=True, mlp_bias=True)),
+                      transformers.GPT2LMHeadModel(transformers.GPT2Config(**gpt2))):
+            model.eval()
+            folder, back = self.folder(), self.folder()
+            model.save_pretrained(folder)
+            Path(folder, "vocabulary.txt").write_text("".join(f"{word} 1\n" for word in WORDS), "utf-8")
+            plain = read_huggingface(folder)
+            with torch.no_grad():
+                self.assertLess((language_log_probabilities(model, self.TARGETS) - self.expected(plain)).abs().max(), 1e-5)
+            write_huggingface(plain, back)
+            wanted, found = (read_safetensors(os.path.join(place, "model.safetensors")) for place in (folder, back))
+            self.assertEqual(wanted.keys(), found.keys())
+            for name, value in wanted.items():
+                np.testing.assert_array_equal(value, found[name], name)
+
+    def test_greedy_text_through_the_tokenizer(self):
+        plain = language_model("pre_ln", block=LLAMA)
+        folder, model = self.exported(plain)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        ids = tokenizer("word3  word7 </s>", return_tensors="pt")["input_ids"]
+        self.assertEqual(ids.tolist(), [[EOS, 7, 11, 3]])
+        found, sequence = model.generate(ids, do_sample=False, max_length=9)[0].tolist(), ids[0].tolist()
+        while len(sequence) < len(found):
+            with torch.no_grad():
+                row = Model.of(plain).log_probabilities(None, torch.tensor([sequence]))[0, -1]
+            row[[0, 1] + ([EOS] if len(sequence) == len(ids[0]) else [])] = -np.inf
+            sequence.append(int(row.argmax()))
+        self.assertEqual(found, sequence)
+
+    def test_a_tokenizer_json_goes_with_its_ids(self):
+        def special(i, content):
+            return {"id": i, "content": content, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+
+        begin = {"id": "<begin>", "ids": [47], "tokens": ["<begin>"]}
+        begins = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<begin>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+                  "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}], "special_tokens": {"<begin>": begin}}
+        whole = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [special(46, "<end>"), special(47, "<begin>")], "normalizer": None,
+                 "pre_tokenizer": {"type": "Whitespace"}, "post_processor": begins, "decoder": None,
+                 "model": {"type": "WordLevel", "vocab": {word: i for i, word in enumerate(WORDS)}, "unk_token": "word0"}}
+        for post_processor, start in ((begins, 47), (None, 46)):
+            folder, back = self.changed("llama"), self.folder()
+            os.remove(os.path.join(folder, "vocabulary.txt"))
+            Path(folder, "tokenizer.json").write_text(json.dumps({**whole, "post_processor": post_processor}), "utf-8")
+            Path(folder, "tokenizer_config.json").write_text(json.dumps({"eos_token": {"content": "<end>"}}), "utf-8")
+            with contextlib.redirect_stderr(io.StringIO()) as printed:
+                plain = read_huggingface(folder)
+            self.assertIn("2 of the model's 50 rows have no token", printed.getvalue())
+            self.assertEqual([plain.model[name] for name in ("start_token", "end_token", "reserved_ids")], [start, 46, False])
+            write_huggingface(plain, back)
+            self.assertEqual(Path(back, "tokenizer.json").read_bytes(), plain.vocabularies["tokenizer.json"])
+            tokenizer = transformers.AutoTokenizer.from_pretrained(back)
+            self.assertEqual(tokenizer("word3 word7<end>")["input_ids"], [47, 3, 7, 46] if post_processor else [3, 7, 46])
+            self.assertEqual((len(tokenizer), tokenizer.eos_token_id, tokenizer.bos_token_id), (50, 46, start))
+            config = transformers.AutoConfig.from_pretrained(back)
+            self.assertEqual((config.bos_token_id, config.eos_token_id), (start, 46))
+            self.assert_equal_models(plain, read_huggingface(back))
+        Path(folder, "tokenizer_config.json").write_text("{}", "utf-8")
+        Path(folder, "config.json").write_text(json.dumps({**json.loads(Path(folder, "config.json").read_text("utf-8")), "eos_token_id": None}), "utf-8")
+        with self.assertRaisesRegex(Refusal, "hadal's texts end with it"):
+            read_huggingface(folder)
+
+    def changed(self, kind, change_config=lambda config: None, change_weights=lambda weights: None):
+        """A folder whose files were changed after the export."""
+        folder = self.folder()
+        write_huggingface(language_model("pre_ln", **LANGUAGE_MODELS[kind]), folder)
+        for name, change, read, write in (
+                ("config.json", change_config, lambda path: json.loads(Path(path).read_text("utf-8")),
+                 lambda path, config: Path(path).write_text(json.dumps(config), "utf-8")),
+                ("model.safetensors", change_weights, read_safetensors, write_safetensors)):
+            value = read(os.path.join(folder, name))
+            change(value)
+            write(os.path.join(folder, name), value)
+        return folder
+
+    def test_other_files_of_the_same_model(self):
+        def old_llama(config):  # transformers 4
+            for name in ("rope_parameters", "head_dim", "attention_bias", "mlp_bias"):
+                del config[name]
+
+        def of_the_body(weights):  # without the head's class; with buffers
+            for name in [name for name in weights if name.startswith("transformer.")]:
+                weights[name.removeprefix("transformer.")] = weights.pop(name)
+            weights.update({"h.0.attn.bias": np.ones((1, 1, 64, 64), np.float32), "lm_head.weight": weights["wte.weight"]})
+
+        new_llama = lambda config: [config.pop(name) for name in ("rope_theta", "rope_scaling")]
+        for kind, change in (("llama", {"change_config": old_llama}), ("llama", {"change_config": new_llama}), ("gpt2", {"change_weights": of_the_body}),
+                             ("gpt2", {"change_config": lambda config: config.update(activation_function="gelu_pytorch_tanh")})):
+            wanted, found = read_huggingface(self.changed(kind)), read_huggingface(self.changed(kind, **change))
+            self.assertEqual(wanted.model, found.model)
+            self.assert_equal_models(wanted, found)
+
+    def test_what_hadal_is_not_is_refused_by_name(self):
+        cases = {
+            "rope_type is 'llama3'": ("llama", {"change_config": lambda c: c.update(rope_scaling={"rope_type": "llama3", "factor": 8.0})}),
+            "rope_type is 'yarn'": ("llama", {"change_config": lambda c: c["rope_parameters"].update(rope_type="yarn")}),
+            "rope_theta and rope_parameters differ": ("llama", {"change_config": lambda c: c.update(rope_theta=7.0)}),
+            "scale_attn_by_inverse_layer_idx is True": ("gpt2", {"change_config": lambda c: c.update(scale_attn_by_inverse_layer_idx=True)}),
+            "activation_function is 'tanh'": ("gpt2", {"change_config": lambda c: c.update(activation_function="tanh")}),
+            "lacks hidden_size": ("llama", {"change_config": lambda c: c.pop("hidden_size")}),
+            "says 4 decoder layers": ("gpt2", {"change_config": lambda c: c.update(n_layer=4)}),
+            "attn.c_attn.weight has the shape": ("gpt2", {"change_weights": lambda w: w.update({"transformer.h.1.attn.c_attn.weight": np.zeros((16, 7), np.float32)})}),
+            "lacks transformer.h.1.ln_1.bias": ("gpt2", {"change_weights": lambda w: w.pop("transformer.h.1.ln_1.bias")}),
+            "lacks lm_head.weight, and": ("gpt2, untied", {"change_weights": lambda w: w.pop("lm_head.weight")}),
+            "lm_head.weight differs from the embedding": ("gpt2", {"change_weights": lambda w: w.update({"lm_head.weight": np.zeros((50, 16), np.float32)})}),
+            "weights that LlamaForCausalLM lacks, the first model.extra": ("llama", {"change_weights": lambda w: w.update(extra=np.zeros(3, np.float32))}),
+            "for none; here decoder.layers.0.self_attn.out_proj.bias": (
+                "llama, shared keys, biases", {"change_weights": lambda w: w.update({"model.layers.0.self_attn.o_proj.bias": np.ones(16, np.float32)})}),
+        }
+        for reason, (kind, changes) in cases.items():
+            with self.subTest(reason), self.assertRaisesRegex(Refusal, reason):
+                read_huggingface(self.changed(kind, **changes))
+
+    def test_what_transformers_has_not_is_refused_by_name(self):
+        cases = {
+            "takes Post-LN language models": language_model("deepnorm", block=GPT2),
+            "GPT2LMHeadModel has model.block.positions 'learned', this model 'none'": language_model("pre_ln", block={**GPT2, "positions": "none"}),
+            "LlamaForCausalLM has model.block.rotary_share 1.0, this model 0.5": language_model("pre_ln", block={**LLAMA, "rotary_share": 0.5}),
+            "GPT2LMHeadModel has model.block.kv_heads 4, this model 2": language_model("pre_ln", block={**GPT2, "kv_heads": 2}),
+            "LlamaForCausalLM has model.block.later None, this model 3": language_model("pre_ln", block={**LLAMA, "later": 3}),
+            "decoder.ffn_inner_norm": language_model("pre_ln", block=GPT2, decoder={"norm": "pre", "ffn_inner_norm": True}),
+            "takes encoder-decoders with the block of Vaswani": plain_model(block=GPT2),
+        }
+        for reason, plain in cases.items():
+            with self.subTest(reason), self.assertRaisesRegex(Refusal, reason):
+                write_huggingface(plain, self.folder())
 
 
 if __name__ == "__main__":

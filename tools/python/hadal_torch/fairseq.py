@@ -12,7 +12,7 @@ from collections import OrderedDict
 
 import numpy as np
 
-from hadal_torch.fold import fold, require_plain_input
+from hadal_torch.fold import fold_translation, require_plain_input
 from hadal_torch.inputs import read_bytes
 from hadal_torch.plain import MOST_POSITIONS, PlainModel, check_weights, deduplicate_tables, layer_counts, plain_settings
 from hadal_torch.refusal import Refusal
@@ -29,7 +29,7 @@ def write_fairseq(plain: PlainModel, folder: str) -> str:
     Raises Refusal for what fairseq's transformer cannot express."""
     import torch  # here, because reading needs none
 
-    folded = fold(plain, FORMAT)
+    folded = fold_translation(plain, FORMAT)
     require_plain_input(folded, FORMAT)
     model = plain.model
     weights = {"encoder.embed_tokens.weight": folded.source_table, "decoder.embed_tokens.weight": folded.target_table,

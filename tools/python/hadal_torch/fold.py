@@ -41,23 +41,33 @@ class Folded:
 
     pre_norm: bool
     weights: "dict[str, np.ndarray]"
-    source_table: np.ndarray
+    source_table: "np.ndarray | None"  # None without an encoder
     target_table: np.ndarray
     output_table: np.ndarray
     # By stack: a vector [d_model] that multiplies the sum of embedding and position, or None.
     input_scale: "dict[str, np.ndarray | None]"
 
 
-def _sublayers(stack: str, layers: int):
-    """(layer from 1, inputs that read the stream, output product, norm, omega) of each sublayer, in order."""
+def _sublayers(stack: str, layers: int, weights):
+    """(layer from 1, inputs that read the stream, output product, norm, omega) of each sublayer whose `weights` are there, in order."""
     for i in range(layers):
         layer = f"{stack}.layers.{i}"
-        yield (i + 1, [f"{layer}.self_attn.{p}_proj" for p in "qkv"], f"{layer}.self_attn.out_proj", f"{layer}.self_attn_layer_norm",
-               f"{layer}.self_attn.omega")
-        if stack == "decoder":
-            yield (i + 1, [f"{layer}.encoder_attn.q_proj"], f"{layer}.encoder_attn.out_proj", f"{layer}.encoder_attn_layer_norm",
-                   f"{layer}.encoder_attn.omega")
-        yield i + 1, [f"{layer}.fc1"], f"{layer}.fc2", f"{layer}.final_layer_norm", f"{layer}.ffn.omega"
+        sublayers = [([f"{layer}.self_attn.{p}_proj" for p in "qkv"], f"{layer}.self_attn.out_proj", f"{layer}.self_attn_layer_norm",
+                      f"{layer}.self_attn.omega"),
+                     ([f"{layer}.encoder_attn.q_proj"], f"{layer}.encoder_attn.out_proj", f"{layer}.encoder_attn_layer_norm",
+                      f"{layer}.encoder_attn.omega"),
+                     ([name for name in (f"{layer}.fc1", f"{layer}.fc3") if name + ".weight" in weights], f"{layer}.fc2",
+                      f"{layer}.final_layer_norm", f"{layer}.ffn.omega")]
+        for sublayer in sublayers:
+            if sublayer[1] + ".weight" in weights:
+                yield i + 1, *sublayer
+
+
+def _scale(weights, name: str, factor) -> None:
+    """Multiplies the output of a norm or a product."""
+    for kind in (".weight", ".bias"):
+        if name + kind in weights:
+            weights[name + kind] *= factor
 
 
 def _check(plain: PlainModel, format_name: str) -> None:
@@ -67,28 +77,34 @@ def _check(plain: PlainModel, format_name: str) -> None:
             if settings.get(name, value) != value:
                 raise Refusal(f"{format_name} has no place for {meaning}: {stack}.{name} is {settings[name]}. "
                               "Only `hadal checkpoint export` without --format and hadal_torch.Model hold this method")
-        if settings["norm"] not in ("post", "pre") or settings["norm"] != plain.model["decoder"]["norm"]:
-            raise Refusal(f"{format_name} has one norm placement, post or pre, for both stacks; {stack}.norm is "
-                          f"\"{settings['norm']}\", decoder.norm \"{plain.model['decoder']['norm']}\". "
+        last = plain.stacks()[-1]
+        if settings["norm"] not in ("post", "pre") or settings["norm"] != plain.model[last]["norm"]:
+            raise Refusal(f"{format_name} has one norm placement, post or pre, for the model; {stack}.norm is "
+                          f"\"{settings['norm']}\", {last}.norm \"{plain.model[last]['norm']}\". "
                           "Only `hadal checkpoint export` without --format and hadal_torch.Model hold this model")
         if settings["norm"] == "pre" and (settings["residual_gain"] != 1 or settings.get("omega", "none") != "none"):
             raise Refusal(f"{format_name} has no gain on a Pre-LN residual; {stack}.residual_gain is "
                           f"{settings['residual_gain']}, omega \"{settings.get('omega', 'none')}\"")
 
 
+def fold_translation(plain: PlainModel, format_name: str) -> Folded:
+    """`fold` for formats that take an encoder and a decoder of the block of 2017. Raises Refusal likewise."""
+    if plain.stacks() != ["encoder", "decoder"]:
+        raise Refusal(f"{format_name} takes an encoder and a decoder; this model has {plain.stacks()[0]} layers alone. "
+                      "--format huggingface and ctranslate2 take language models")
+    if "block" in plain.model:
+        raise Refusal(f"{format_name} takes encoder-decoders with the block of Vaswani et al. 2017; model.block is {plain.model['block']}. "
+                      "Only `hadal checkpoint export` without --format and hadal_torch.Model hold this model")
+    return fold(plain, format_name)
+
+
 def fold(plain: PlainModel, format_name: str) -> Folded:
     """Raises Refusal where the method is no plain Transformer in disguise. Vectors ω of the first sublayers go to
     `input_scale`, unless all their elements are equal: then they are a gain like DeepNorm's."""
-    if plain.model["encoder_layers"] == 0:
-        raise Refusal(f"{format_name} takes an encoder and a decoder; this is a language model. "
-                      "Only `hadal checkpoint export` without --format and hadal_torch.Model hold it")
     for name, meaning in (("adaptive_cutoffs", "an adaptive softmax"), ("frame_width", "a front end for speech")):
         if plain.model.get(name):
             raise Refusal(f"{format_name} has no place for {meaning}: model.{name} is {plain.model[name]}. "
                           "Only `hadal checkpoint export` without --format and hadal_torch.Model hold this model")
-    if "block" in plain.model:
-        raise Refusal(f"{format_name} takes the block of Vaswani et al. 2017; model.block is {plain.model['block']}. "
-                      "Only `hadal checkpoint export` without --format and hadal_torch.Model hold this model")
     _check(plain, format_name)
     weights = {name: value.astype(np.float64) for name, value in plain.weights.items()
                if not name.endswith((".omega", "embed_tokens.weight", "output_projection.weight"))}
@@ -98,10 +114,9 @@ def fold(plain: PlainModel, format_name: str) -> Folded:
         settings, previous_norm = plain.model[stack], None
         input_scale[stack] = None
         layers, norm_gain = plain.model[f"{stack}_layers"], DEPTH_RULES[settings.get("norm_gain", "flat")]
-        for layer, inputs, output, norm, omega_name in _sublayers(stack, layers):
+        for layer, inputs, output, norm, omega_name in _sublayers(stack, layers, weights):
             if norm_gain:
-                weights[norm + ".weight"] *= norm_gain(layer, layers)
-                weights[norm + ".bias"] *= norm_gain(layer, layers)
+                _scale(weights, norm, norm_gain(layer, layers))
             gain = settings["branch_gain"] * growth / settings["residual_gain"]
             omega = plain.weights.get(omega_name)
             if omega is not None and np.all(omega == omega[0]) and omega[0] > 0:
@@ -113,15 +128,13 @@ def fold(plain: PlainModel, format_name: str) -> Folded:
                 if previous_norm is None:
                     input_scale[stack] = omega
                 else:
-                    weights[previous_norm + ".weight"] *= omega
-                    weights[previous_norm + ".bias"] *= omega
+                    _scale(weights, previous_norm, omega)
                 for name in inputs:
                     weights[name + ".weight"] /= omega[None, :]
-            weights[output + ".weight"] *= gain
-            weights[output + ".bias"] *= gain
+            _scale(weights, output, gain)
             previous_norm = norm
-    return Folded(plain.model["decoder"]["norm"] == "pre", {n: w.astype(np.float32) for n, w in weights.items()},
-                  plain.table("source"), plain.table("target"), plain.table("output"), input_scale)
+    return Folded(plain.model[plain.stacks()[-1]]["norm"] == "pre", {n: w.astype(np.float32) for n, w in weights.items()},
+                  plain.table("source") if "encoder" in plain.stacks() else None, plain.table("target"), plain.table("output"), input_scale)
 
 
 def require_plain_input(folded: Folded, format_name: str) -> None:

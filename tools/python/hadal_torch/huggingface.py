@@ -1,7 +1,8 @@
-"""Writes and reads folders of Hugging Face transformers: FSMT for Post-LN models, M2M100 (NLLB's dense models too) for Pre-LN models.
+"""Writes and reads folders of Hugging Face transformers. Of encoder-decoders: FSMT for Post-LN models, M2M100 (NLLB's dense models
+too) for Pre-LN models; of language models: architectures.py.
 
 config.json, generation_config.json, model.safetensors, tokenizer.json and tokenizer_config.json, README.md (the model card), and the
-vocabulary as it is. Both architectures share fairseq's names under "model."; FSMT makes no final norms, M2M100 has them.
+vocabulary as it is. FSMT and M2M100 share fairseq's names under "model."; FSMT makes no final norms, M2M100 has them.
 """
 
 import json
@@ -9,12 +10,14 @@ import os
 
 import numpy as np
 
-from hadal_torch.fold import Folded, fold, require_plain_input
-from hadal_torch.inputs import bare_name, parse_json, read_bytes
+from hadal_torch.architectures import ARCHITECTURES, from_transformers, to_transformers
+from hadal_torch.fold import Folded, fold_translation, require_plain_input
+from hadal_torch.huggingface_vocabulary import fsmt_vocabularies, read_json, set_vocabulary, vocabulary_of
+from hadal_torch.inputs import bare_name
 from hadal_torch.plain import MOST_POSITIONS, PlainModel, check_layers, check_weights, deduplicate_tables, plain_settings, position_table
 from hadal_torch.refusal import Refusal, damaged
 from hadal_torch.tensors import read_safetensors, write_safetensors
-from hadal_torch.tokenizer import SPECIAL, check_rows, dictionary_of, fill, parse_vocabulary, tokenizer_json
+from hadal_torch.tokenizer import parse_vocabulary, tokenizer_json
 
 FORMAT = "huggingface"
 
@@ -29,7 +32,7 @@ def _architecture(plain: PlainModel, folded: Folded) -> dict:
         "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "max_position_embeddings": model["max_positions"],
         "dropout": model["dropout"], "attention_dropout": model["attention_dropout"],
         "activation_dropout": model["activation_dropout"],
-        "bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2,
+        **_IDS, "decoder_start_token_id": 2,
         "tie_word_embeddings": model["sharing"] == "all", "torch_dtype": "float32",
     }
     if folded.pre_norm:
@@ -52,49 +55,51 @@ def _tensors(plain: PlainModel, folded: Folded) -> "dict[str, np.ndarray]":
             "model.decoder.embed_positions.weight": positions, **tensors}
 
 
+_IDS = {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2}
+
+
 def _generation(plain: PlainModel) -> dict:
     """hadal's beam search: as many hypotheses as beams end it; <s> and <pad> are never generated."""
     no_repeat = int(plain.config_value("decode.no_repeat_ngram", "0"))
     beam = int(plain.config_value("decode.beam", "4"))
     # transformers refuses to save settings of beam search beside one beam.
     search = {"early_stopping": True, "length_penalty": float(plain.config_value("decode.length_penalty", "0.6"))} if beam > 1 else {}
-    return {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2,
-            "num_beams": beam, **search, "min_new_tokens": 1,
+    return {**_IDS, "decoder_start_token_id": 2, "num_beams": beam, **search, "min_new_tokens": 1,
             "suppress_tokens": [0, 1], "max_length": plain.model["max_positions"],
             # 1 would exclude </s>, with which the decoder begins, so that nothing ends; hadal never excludes it.
             "no_repeat_ngram_size": 0 if no_repeat == 1 else no_repeat}
 
 
 def model_card(plain: PlainModel) -> str:
-    model = plain.model
+    model, translates = plain.model, plain.model["encoder_layers"] > 0
+    encoder, decoder = model["encoder_layers"], model["decoder_layers"]
     method = plain.config_value("model.residual.method", "post_ln")
     parameters = sum(value.size for value in plain.weights.values())
     lines = [
-        "---", "library_name: transformers", "pipeline_tag: translation", "tags: [hadal]", "---", "",
-        f"# A {model['encoder_layers']}L-{model['decoder_layers']}L translation model", "",
+        "---", "library_name: transformers", f"pipeline_tag: {'translation' if translates else 'text-generation'}", "tags: [hadal]", "---", "",
+        f"# A {encoder}L-{decoder}L translation model" if translates else f"# A {decoder}L language model", "",
         "Trained with hadal and exported by `hadal checkpoint export --format huggingface`.", "",
         "| | |", "|---|---|",
         f"| residual method | {method}, folded into a plain {'Pre' if model['decoder']['norm'] == 'pre' else 'Post'}-LN Transformer |",
-        f"| depth | {model['encoder_layers']} encoder and {model['decoder_layers']} decoder layers, "
-        f"{2 * model['encoder_layers'] + 3 * model['decoder_layers']} sublayers |",
+        f"| depth | {f'{encoder} encoder and ' if translates else ''}{decoder} decoder layers, "
+        f"{2 * encoder + (3 if translates else 2) * decoder} sublayers |",
         f"| sizes | d_model {model['d_model']}, d_ff {model['d_ff']}, {model['heads']} heads, {parameters:,} parameters |",
         f"| training | step {plain.step}, {plain.update} updates |",
         f"| data | {plain.config_value('data.train', 'not recorded')} |",
     ]
     if "validation_nll" in plain.facts:
         lines.append(f"| validation nll | {plain.facts['validation_nll']:.4f} a token |")
-    if plain.vocabulary("source")[0].endswith(".txt"):
+    if plain.vocabulary("target")[0].endswith(".txt"):
         lines += ["", "Its tokenizer splits text at white space. If the model learned from BPE or SentencePiece pieces, encode the text "
                   "with the same codes first, and join the pieces of the output."]
     return "\n".join(lines) + "\n"
 
 
-def write_huggingface(plain: PlainModel, folder: str) -> str:
-    """Writes the folder, which must exist, and returns a note for the user. Raises Refusal for what the format cannot express."""
-    folded = fold(plain, FORMAT)
+def _translation(plain: PlainModel):
+    """(config.json, tensors) of an encoder-decoder."""
+    folded = fold_translation(plain, FORMAT)
     require_plain_input(folded, FORMAT)
-    name, contents = plain.vocabulary("source")
-    if contents != plain.vocabulary("target")[1]:
+    if plain.vocabulary("source")[1] != plain.vocabulary("target")[1]:
         raise Refusal(f"{FORMAT} has one tokenizer for both languages, and this model has {' and '.join(plain.vocabularies)}; "
                       "--format ctranslate2 and --format fairseq store two")
     if folded.pre_norm and plain.model["sharing"] != "all":
@@ -103,88 +108,54 @@ def write_huggingface(plain: PlainModel, folder: str) -> str:
     if plain.model["sharing"] == "none":
         raise Refusal(f"{FORMAT}: FSMT has one table for target and output (transformers 4 ties them whatever the file says); "
                       "model.sharing is \"none\"; --format ctranslate2 and --format fairseq store three")
-    config, vocabulary = _architecture(plain, folded), parse_vocabulary(name, contents)
+    return _architecture(plain, folded), _tensors(plain, folded)
+
+
+def _language_model(plain: PlainModel):
+    """(config.json, tensors, generation_config.json): `hadal sample`'s draws."""
+    config, tensors = to_transformers(plain)
+    start, end = plain.text_ends()
+    ids = {"bos_token_id": start, "eos_token_id": end, "pad_token_id": _IDS["pad_token_id"] if plain.reserved_ids() else end}
+    never = [0, 1] if plain.reserved_ids() else [start] if start != end else []
+    # max_length 20 is transformers' mark for "not set".
+    longest = plain.model["max_positions"] - (plain.model["max_positions"] == 20)
+    generation = {**ids, "do_sample": True, "top_k": 0, "min_new_tokens": 1, "max_length": longest}
+    return {**config, **ids}, tensors, {**generation, **({"suppress_tokens": never} if never else {})}
+
+
+def _tokenizer(plain: PlainModel, translates: bool) -> "dict[str, dict | bytes]":
+    """The tokenizer's files. That of a tokenizer.json is its own."""
+    name, contents = plain.vocabulary("target")
+    vocabulary = parse_vocabulary(name, contents)
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": plain.model["max_positions"], "clean_up_tokenization_spaces": False,
+              "model_input_names": ["input_ids", "attention_mask"]}
+    if vocabulary.kind == "tokenizer":
+        start, end = plain.text_ends()
+        return {name: contents, "tokenizer_config.json": {**config, "bos_token": vocabulary.tokens[start], "eos_token": vocabulary.tokens[end]}}
     # Tags are written in the text, and transformers finds all special tokens there or none: without tags none, as hadal.
-    tokenizer = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>",
-                 "unk_token": "<unk>", "model_max_length": plain.model["max_positions"], "clean_up_tokenization_spaces": False,
-                 "model_input_names": ["input_ids", "attention_mask"], "split_special_tokens": not vocabulary.control}
-    for file_name, value in (("config.json", config), ("generation_config.json", _generation(plain)),
-                             ("tokenizer.json", tokenizer_json(vocabulary)),
-                             ("tokenizer_config.json", tokenizer)):
-        with open(os.path.join(folder, file_name), "w", encoding="utf-8") as file:
-            json.dump(value, file, indent=2, ensure_ascii=False)
-    with open(os.path.join(folder, "README.md"), "w", encoding="utf-8") as file:
-        file.write(model_card(plain))
-    with open(os.path.join(folder, name), "wb") as file:
-        file.write(contents)
-    write_safetensors(os.path.join(folder, "model.safetensors"), _tensors(plain, folded))
-    note = "" if folded.pre_norm else "; to score a given translation with it, pass use_cache=False"
+    names = {"bos_token": "<s>" if translates else "</s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>",
+             "split_special_tokens": not vocabulary.control}
+    return {name: contents, "tokenizer.json": tokenizer_json(vocabulary, translates), "tokenizer_config.json": {**config, **names}}
+
+
+def write_huggingface(plain: PlainModel, folder: str) -> str:
+    """Writes the folder, which must exist, and returns a note for the user. Raises Refusal for what the format cannot express."""
+    translates = plain.model["encoder_layers"] > 0
+    config, tensors, generation = (*_translation(plain), _generation(plain)) if translates else _language_model(plain)
+    files = {"config.json": config, "generation_config.json": generation, "README.md": model_card(plain).encode(), **_tokenizer(plain, translates)}
+    for name, value in files.items():
+        with open(os.path.join(folder, name), "wb") as file:
+            file.write(value if isinstance(value, bytes) else json.dumps(value, indent=2, ensure_ascii=False).encode())
+    write_safetensors(os.path.join(folder, "model.safetensors"), tensors)
+    note = "; to score a given translation with it, pass use_cache=False" if config["model_type"] == "fsmt" else ""
     return config["architectures"][0] + note
-
-
-def _vocabulary_of(folder: str, size: int) -> "dict[str, bytes]":
-    """The folder's own vocabulary of hadal, else a dictionary of its tokens: there ids differ from the SentencePiece model's."""
-    for name in ("vocabulary.model", "vocabulary.txt"):
-        if os.path.exists(os.path.join(folder, name)):
-            path = os.path.join(folder, name)
-            return {name: check_rows(path, read_bytes(path), size)}
-    return {"vocabulary.txt": dictionary_of(fill(_tokens_of(folder), size, folder))}
-
-
-def _read_json(folder: str, name: str) -> "dict | None":
-    path = os.path.join(folder, name)
-    return parse_json(path, read_bytes(path)) if os.path.exists(path) else None
-
-
-def _tokens_of(folder: str) -> "list[str]":
-    """Tokens by id: of tokenizer.json, or of vocab.json and the language tags, which follow it (M2M100): with their ids in
-    added_tokens.json or tokenizer_config.json, or in order in special_tokens_map.json."""
-    whole = _read_json(folder, "tokenizer.json")
-    if whole is not None:
-        listed = whole["model"]["vocab"]
-        ids = dict(listed) if isinstance(listed, dict) else {token: i for i, (token, _) in enumerate(listed)}
-        ids.update({token["content"]: token["id"] for token in whole["added_tokens"]})
-    else:
-        ids = _read_json(folder, "vocab.json")
-        if ids is None:
-            raise Refusal(f"{folder} has neither tokenizer.json nor vocab.json, so its vocabulary is not known")
-        ids.update(_read_json(folder, "added_tokens.json") or {})  # transformers' own ids, where tokens were added or saved anew
-        decoder = (_read_json(folder, "tokenizer_config.json") or {}).get("added_tokens_decoder", {})
-        ids.update({token["content"]: int(i) for i, token in decoder.items()})
-        special = _read_json(folder, "special_tokens_map.json") or {}
-        for tag in special.get("additional_special_tokens", []):
-            ids.setdefault(tag if isinstance(tag, str) else tag["content"], len(ids))
-    return _by_id(folder, ids)
-
-
-def _by_id(origin: str, ids: "dict[str, int]") -> "list[str]":
-    tokens = [token for token, _ in sorted(ids.items(), key=lambda pair: pair[1])]
-    if sorted(ids.values()) != list(range(len(ids))) or tokens[:4] != SPECIAL:
-        raise Refusal(f"{origin}: the ids of its vocabulary are not 0 to {len(ids) - 1}, {' '.join(SPECIAL)} first")
-    return tokens
-
-
-def _bpe_tokens(folder: str, name: str) -> "list[str]":
-    """FSMT's vocab-src.json in fairseq's form: "word</w>" ends a word, fairseq marks what does not: "wor@@"."""
-    ids = _read_json(folder, name)
-    if ids is None:
-        raise Refusal(f"{folder} has no {name}")
-    tokens = _by_id(folder, ids)
-    return tokens[:4] + [token[:-4] if token.endswith("</w>") else token + "@@" for token in tokens[4:]]
-
-
-def _fsmt_vocabularies(folder: str, config: dict) -> "dict[str, bytes]":
-    if not os.path.exists(os.path.join(folder, "vocab-src.json")):
-        return _vocabulary_of(folder, config["tgt_vocab_size"])
-    source = dictionary_of(fill(_bpe_tokens(folder, "vocab-src.json"), config["src_vocab_size"], folder))
-    target = dictionary_of(fill(_bpe_tokens(folder, "vocab-tgt.json"), config["tgt_vocab_size"], folder))
-    return {"vocabulary.txt": source} if source == target else {"source.vocabulary.txt": source, "target.vocabulary.txt": target}
 
 
 def _refuse_others(folder: str, config: dict) -> None:
     """For settings that make another model of the same weights."""
     if config.get("model_type") not in ("fsmt", "m2m_100"):
-        raise Refusal(f"{folder}: model_type is {config.get('model_type')!r}; importable are 'fsmt' and 'm2m_100'")
+        raise Refusal(f"{folder}: model_type is {config.get('model_type')!r}; importable are 'fsmt', 'm2m_100', "
+                      f"{', '.join(map(repr, ARCHITECTURES))}")
     wanted = {"activation_function": "relu", "scale_embedding": True, "pad_token_id": 1, "eos_token_id": 2,
               "decoder_start_token_id": 2, "encoder_attention_heads": config["decoder_attention_heads"],
               "encoder_ffn_dim": config["decoder_ffn_dim"]}
@@ -199,7 +170,7 @@ def _read_tensors(folder: str) -> "tuple[str, dict[str, np.ndarray]]":
     if os.path.exists(path):
         return path, read_safetensors(path)
     path += ".index.json"
-    index = _read_json(folder, os.path.basename(path))
+    index = read_json(folder, os.path.basename(path))
     if index is None:
         raise Refusal(f"{folder} lacks model.safetensors and its index; pickled weights are not read: load them with transformers, "
                       "and save_pretrained(FOLDER)")
@@ -220,9 +191,13 @@ def _read_tensors(folder: str) -> "tuple[str, dict[str, np.ndarray]]":
 
 def read_huggingface(folder: str) -> PlainModel:
     """Of a folder with config.json, model.safetensors or its shards, and a vocabulary. Raises Refusal, by name, for what hadal is not."""
-    config = _read_json(folder, "config.json")
+    config = read_json(folder, "config.json")
     if config is None:
         raise Refusal(f"{folder} lacks config.json")
+    if config.get("model_type") in ARCHITECTURES:
+        plain = from_transformers(folder, config, *_read_tensors(folder))
+        set_vocabulary(folder, config, plain)
+        return plain
     _refuse_others(folder, config)
     path, tensors = _read_tensors(folder)
     weights = {name.removeprefix("model."): value for name, value in tensors.items()}
@@ -247,8 +222,8 @@ def read_huggingface(folder: str) -> PlainModel:
         max_positions=min(MOST_POSITIONS, config.get("max_position_embeddings", 1024)), sharing=sharing, dropout=config.get("dropout", 0.1),
         attention_dropout=config.get("attention_dropout", 0.0), activation_dropout=config.get("activation_dropout", 0.0))
     check_weights(path, model, weights)
-    vocabularies = _vocabulary_of(folder, config["vocab_size"]) if pre_norm else _fsmt_vocabularies(folder, config)
-    generation = _read_json(folder, "generation_config.json") or {}
+    vocabularies = vocabulary_of(folder, config["vocab_size"]) if pre_norm else fsmt_vocabularies(folder, config)
+    generation = read_json(folder, "generation_config.json") or {}
     decode = []
     beam, penalty = generation.get("num_beams"), generation.get("length_penalty")
     if isinstance(beam, int) and 1 <= beam <= 64:  # what hadal's config allows; of other values its default holds

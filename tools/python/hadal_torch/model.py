@@ -21,11 +21,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from hadal_torch.plain import DEPTH_RULES, PlainModel, branch_growth, position_table
+from hadal_torch.plain import DEPTH_RULES, PlainModel, block_of, branch_growth, position_table
 
 PAD, EOS = 1, 2
-VASWANI = {"norm": "layer", "norm_epsilon": 1e-5, "activation": "relu", "gated": False, "positions": "sinusoidal",
-           "rotary_theta": 10000.0, "rotary_share": 1.0, "kv_heads": 0, "head_width": 0, "scale_embedding": True}
 ACTIVATIONS = {"relu": torch.relu, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu}
 
 
@@ -83,8 +81,8 @@ class Model(torch.nn.Module):
         super().__init__()
         self.settings = settings
         self.heads = self.settings["heads"]
-        self.block = {**VASWANI, **settings.get("block", {})}
-        self.kv_heads = self.block["kv_heads"] or self.heads
+        self.block = block_of(settings)
+        self.kv_heads = self.block["kv_heads"]
         self.encoder_residual, self.decoder_residual = residuals
         self.dtype = dtype
         self.profile = None  # while profiling: name → omega

@@ -23,7 +23,7 @@ from hadal_torch.tokenizer import check_rows
 class PlainModel:
     model: dict  # ModelOptions under their C++ names (layers/model_options.h); "encoder" and "decoder" are objects
     weights: "dict[str, np.ndarray]"
-    vocabularies: "dict[str, bytes]"  # file name → contents: vocabulary.*, or source.vocabulary.* and target.vocabulary.*
+    vocabularies: "dict[str, bytes]"  # file name → contents: vocabulary.*, or source.vocabulary.* and target.vocabulary.*, or tokenizer.json
     step: int = 0
     update: int = 0
     config: str = ""  # the run's config, text of configs/run.proto
@@ -35,9 +35,17 @@ class PlainModel:
     def vocabulary(self, side: str) -> "tuple[str, bytes]":
         """(file name, contents) of "source" or "target"."""
         for name, contents in self.vocabularies.items():
-            if name.startswith((f"{side}.vocabulary.", "vocabulary.")):
+            if name.startswith((f"{side}.vocabulary.", "vocabulary.", "tokenizer.")):
                 return name, contents
         raise Refusal(f"the export names no vocabulary for the {side}")
+
+    def reserved_ids(self) -> bool:
+        """Whether ids 0 to 3 are hadal's special tokens; else all ids are a tokenizer.json's."""
+        return self.model.get("reserved_ids", True)
+
+    def text_ends(self) -> "tuple[int, int]":
+        """The decoder's first input, and the token that ends a text."""
+        return self.model.get("start_token", 2), self.model.get("end_token", 2)
 
     def table(self, which: str) -> np.ndarray:
         """[vocabulary, d_model] of "source", "target" or "output", whichever name it is stored under."""
@@ -116,6 +124,17 @@ def position_table(count: int, d: int) -> np.ndarray:
     return table
 
 
+# The block where "block" or one of its fields is not stored (layers/model_options.h, Block).
+VASWANI = {"norm": "layer", "norm_epsilon": 1e-5, "norm_shift": True, "activation": "relu", "gated": False, "biases": "all",
+           "positions": "sinusoidal", "rotary_theta": 10000.0, "rotary_share": 1.0, "kv_heads": 0, "head_width": 0, "scale_embedding": True}
+
+
+def block_of(model: dict) -> dict:
+    """Every field of the block, with the numbers of key/value heads and of a head's columns."""
+    block = {**VASWANI, **model.get("block", {})}
+    return {**block, "kv_heads": block["kv_heads"] or model["heads"], "head_width": block["head_width"] or model["d_model"] // model["heads"]}
+
+
 MOST_POSITIONS = 1 << 16  # of model.max_positions; sinusoids are made, so a model with more needs no other weights
 _STACK = {
     "norm": "post", "residual_gain": 1.0, "omega": "none", "initial_omega": 1.0, "branch_gain": 1.0, "skip_gain": 0.0,
@@ -139,25 +158,34 @@ def plain_settings(pre_norm: bool, **sizes) -> dict:
 
 
 def plain_shapes(model: dict) -> "dict[str, tuple[int, ...]]":
-    """name → shape of every weight of a plain encoder-decoder Transformer."""
-    d, hidden = model["d_model"], model["d_ff"]
+    """name → shape of every weight of a plain Transformer: an encoder-decoder, or a language model; any block."""
+    d, hidden, block = model["d_model"], model["d_ff"], block_of(model)
+    queries, keys = model["heads"] * block["head_width"], block["kv_heads"] * block["head_width"]
     shapes: "dict[str, tuple[int, ...]]" = {}
 
     def linear(name, rows, columns):
-        shapes[name + ".weight"], shapes[name + ".bias"] = (rows, columns), (rows,)
+        shapes[name + ".weight"] = (rows, columns)
+        if block["biases"] == "all" or (block["biases"] == "qkv" and name.endswith(("q_proj", "k_proj", "v_proj"))):
+            shapes[name + ".bias"] = (rows,)
 
     def norm(name):
-        shapes[name + ".weight"] = shapes[name + ".bias"] = (d,)
+        for kind in ("weight", "bias") if block["norm_shift"] else ("weight",):
+            shapes[f"{name}.{kind}"] = (d,)
 
-    for stack, attentions in (("encoder", ["self_attn"]), ("decoder", ["self_attn", "encoder_attn"])):
-        if stack == "encoder" or model["sharing"] != "all":
+    has_encoder = model["encoder_layers"] > 0
+    attentions_of = {"encoder": ["self_attn"], "decoder": ["self_attn", "encoder_attn"]} if has_encoder else {"decoder": ["self_attn"]}
+    for stack, attentions in attentions_of.items():
+        if stack == "encoder" or not has_encoder or model["sharing"] != "all":
             shapes[f"{stack}.embed_tokens.weight"] = (model["source_vocabulary" if stack == "encoder" else "target_vocabulary"], d)
+        if block["positions"] == "learned":
+            shapes[f"{stack}.embed_positions.weight"] = (model["max_positions"], d)
         for layer in (f"{stack}.layers.{i}" for i in range(model[f"{stack}_layers"])):
             for attention in attentions:
-                for product in ("q_proj", "k_proj", "v_proj", "out_proj"):
-                    linear(f"{layer}.{attention}.{product}", d, d)
+                for product, rows, columns in (("q", queries, d), ("k", keys, d), ("v", keys, d), ("out", d, queries)):
+                    linear(f"{layer}.{attention}.{product}_proj", rows, columns)
                 norm(f"{layer}.{attention}_layer_norm")
-            linear(f"{layer}.fc1", hidden, d)
+            for product in ("fc1", "fc3") if block["gated"] else ("fc1",):
+                linear(f"{layer}.{product}", hidden, d)
             linear(f"{layer}.fc2", d, hidden)
             norm(f"{layer}.final_layer_norm")
         if model[stack]["norm"] == "pre":

@@ -1,10 +1,14 @@
-"""Vocabularies for other programs: a SentencePiece model or a fairseq dict.txt as a list of tokens, and as tokenizer.json.
+"""Vocabularies for other programs: a SentencePiece model or a fairseq dict.txt as a list of tokens, and as tokenizer.json; and a
+language model's tokenizer.json, which stays as it is.
 
-Ids are hadal's: <s> 0, <pad> 1, </s> 2, <unk> 3, then the model's other pieces, or the dictionary's lines, in their order.
+Ids are hadal's: <s> 0, <pad> 1, </s> 2, <unk> 3, then the model's other pieces, or the dictionary's lines, in their order; those of a
+tokenizer.json are its own.
 """
 
 import base64
 import itertools
+import json
+import os
 import re
 import struct
 import sys
@@ -55,7 +59,7 @@ def _fields(message: bytes):
 class Vocabulary:
     tokens: "list[str]"  # by id
     scores: "list[float]" = field(default_factory=list)  # of a SentencePiece model
-    kind: str = "dictionary"  # or "unigram", "bpe", "word", "char"
+    kind: str = "dictionary"  # or "unigram", "bpe", "word", "char", "tokenizer" (a tokenizer.json; "" is an id without a token)
     user_defined: "list[int]" = field(default_factory=list)
     control: "list[int]" = field(default_factory=list)  # such as language tags; the special tokens are not in it
     charsmap: bytes = b""  # of the normalisation
@@ -67,11 +71,12 @@ class Vocabulary:
 
 
 def parse_vocabulary(name: str, contents: bytes) -> Vocabulary:
-    """Of a file's contents; `name` ends in .model (SentencePiece) or .txt (dict.txt). Raises Refusal if it is damaged."""
+    """Of a file's contents; `name` ends in .model (SentencePiece), .txt (dict.txt) or .json (tokenizer.json). Raises Refusal if it is damaged."""
+    parse, kind = {".txt": (_parse_dictionary, "dictionary in UTF-8"), ".json": (_parse_tokenizer, "tokenizer.json")}.get(
+        os.path.splitext(name)[1], (_parse_sentencepiece, "SentencePiece model"))
     try:
-        return _parse_dictionary(contents) if name.endswith(".txt") else _parse_sentencepiece(contents)
-    except (IndexError, KeyError, TypeError, AttributeError, struct.error, UnicodeDecodeError) as error:
-        kind = "dictionary in UTF-8" if name.endswith(".txt") else "SentencePiece model"
+        return parse(contents)
+    except (IndexError, KeyError, TypeError, AttributeError, ValueError, struct.error) as error:
         raise damaged(f"{name} is no {kind}, or a damaged one ({error})") from None
 
 
@@ -90,6 +95,44 @@ def _parse_dictionary(contents: bytes) -> Vocabulary:
     return Vocabulary(tokens, control=[i for i, token in enumerate(tokens) if re.fullmatch("__[^_].*__", token)])
 
 
+def _parse_tokenizer(contents: bytes) -> Vocabulary:
+    whole = json.loads(contents)
+    listed = whole["model"]["vocab"]
+    ids = dict(listed) if isinstance(listed, dict) else {token: i for i, (token, _) in enumerate(listed)}
+    ids.update({token["content"]: token["id"] for token in whole.get("added_tokens", [])})
+    if not all(type(i) is int and 0 <= i < 1 << 24 for i in ids.values()):
+        raise ValueError("an id that is none")
+    by_id = {i: token for token, i in ids.items()}
+    return Vocabulary([by_id.get(i, "") for i in range(max(by_id) + 1)], kind="tokenizer")
+
+
+def first_token(name: str, contents: bytes, end: int) -> int:
+    """The id that the post-processor of a tokenizer.json puts before a text, or `end`. Raises Refusal for several."""
+    post = json.loads(contents).get("post_processor") or {}
+    added: "list[int]" = []
+    for processor in post.get("processors", [post]):
+        if processor.get("type") == "TemplateProcessing":
+            specials = [piece["SpecialToken"]["id"] for piece in processor["single"] if "SpecialToken" in piece]
+            added += [i for special in specials for i in processor["special_tokens"][special]["ids"]]
+        added += [processor[part][1] for part in ("cls", "sep") if part in processor]
+    if added[-1:] == [end]:
+        del added[-1]
+    if len(added) > 1:
+        raise Refusal(f"{name}: its post-processor adds {len(added)} tokens to a text beside the one that ends it; hadal reads one before the text")
+    return added[0] if added else end
+
+
+def fill_tokenizer(name: str, contents: bytes, rows: int) -> bytes:
+    """The tokenizer.json with added tokens for the rows of the table that stand for no token."""
+    tokens = parse_vocabulary(name, contents).tokens
+    if len(tokens) == rows:
+        return contents
+    added = fill(tokens, rows, name, "")[len(tokens) :]
+    whole = json.loads(contents)
+    whole["added_tokens"] = [*whole.get("added_tokens", []), *(_added_token(len(tokens) + i, token) for i, token in enumerate(added))]
+    return json.dumps(whole, ensure_ascii=False).encode()
+
+
 def dictionary_of(tokens: "list[str]") -> bytes:
     """fairseq's dict.txt of all tokens but the special ones. Counts are not known: 1."""
     lines, seen = [], set(SPECIAL)
@@ -101,7 +144,11 @@ def dictionary_of(tokens: "list[str]") -> bytes:
     return "".join(lines).encode()
 
 
-def fill(tokens: "list[str]", rows: int, origin: str) -> "list[str]":
+_TAGS = ("; if language tags are among them, append the tags to dict.txt in the order of fairseq's task, or list them with their ids in "
+         "added_tokens.json")
+
+
+def fill(tokens: "list[str]", rows: int, origin: str, advice: str = _TAGS) -> "list[str]":
     """`tokens` with names for the rows of the table that stand for no token: fairseq's tasks add such rows. Prints their number."""
     if len(tokens) > rows:
         raise Refusal(f"{origin} has {len(tokens)} ids, {len(SPECIAL)} special ones included; the model has {rows}")
@@ -109,9 +156,7 @@ def fill(tokens: "list[str]", rows: int, origin: str) -> "list[str]":
     unused = (name for name in map("madeupword{:04}".format, itertools.count()) if name not in known)
     added = list(itertools.islice(unused, rows - len(tokens)))
     if added:
-        print(f"{origin}: {len(added)} of the model's {rows} rows have no token and are named {added[0]} to {added[-1]}; if language tags "
-              "are among them, append the tags to dict.txt in the order of fairseq's task, or list them with their ids in added_tokens.json",
-              file=sys.stderr)
+        print(f"{origin}: {len(added)} of the model's {rows} rows have no token and are named {added[0]} to {added[-1]}{advice}", file=sys.stderr)
     return tokens + added
 
 
@@ -170,16 +215,16 @@ def _unknown_in_reserved(vocabulary: Vocabulary) -> str:
     return "".join(sorted(set("".join(SPECIAL)) - set(known)))
 
 
+def _added_token(i: int, content: str) -> dict:
+    return {"id": i, "content": content, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+
+
 def _added(vocabulary: Vocabulary) -> "list[dict]":
-    def token(i: int) -> dict:
-        return {"id": i, "content": vocabulary.tokens[i], "single_word": False, "lstrip": False, "rstrip": False,
-                "normalized": False, "special": True}
-
-    return [token(i) for i in [*range(len(SPECIAL)), *vocabulary.control]]
+    return [_added_token(i, vocabulary.tokens[i]) for i in [*range(len(SPECIAL)), *vocabulary.control]]
 
 
-def tokenizer_json(vocabulary: Vocabulary) -> dict:
-    """The vocabulary for Hugging Face's tokenizers: the same ids as hadal's, with </s> at the end. A language tag that
+def tokenizer_json(vocabulary: Vocabulary, ends: bool = True) -> dict:
+    """The vocabulary for Hugging Face's tokenizers: the same ids as hadal's, with </s> at the end, or in front (a language model's prompt). A language tag that
     stands in the text becomes the tag's id, as in M2M100's and NLLB's tokenizers. (In hadal only options set tags, never text.)"""
     kinds = ("dictionary", "unigram", "bpe")
     odd = [what for what, found in (("user-defined symbols", vocabulary.user_defined), (f"the type {vocabulary.kind}", vocabulary.kind not in kinds),
@@ -188,11 +233,11 @@ def tokenizer_json(vocabulary: Vocabulary) -> dict:
         raise Refusal(f"the SentencePiece model has {' and '.join(odd)}, and a tokenizer.json would cut the text differently; "
                       "--format ctranslate2 and fairseq take the SentencePiece model itself")
     end = {"SpecialToken": {"id": "</s>", "type_id": 0}}
-    sequences = [{"Sequence": {"id": name, "type_id": 0}} for name in "AB"]
+    first, second = ([sequence, end] if ends else [end, sequence] for sequence in ({"Sequence": {"id": name, "type_id": 0}} for name in "AB"))
     tokenizer = {
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": _added(vocabulary),
         "post_processor": {
-            "type": "TemplateProcessing", "single": [sequences[0], end], "pair": [sequences[0], end, sequences[1], end],
+            "type": "TemplateProcessing", "single": first, "pair": [*first, *second],
             "special_tokens": {"</s>": {"id": "</s>", "ids": [2], "tokens": ["</s>"]}}},
     }
     if vocabulary.kind == "dictionary":  # white space is Unicode's, and the separators U+001C to U+001F, as in Python

@@ -1,0 +1,241 @@
+"""Models of transformers that are one stack of layers, each a table of names and settings: LlamaForCausalLM, GPT2LMHeadModel.
+
+    to_transformers      a plain model → (config.json, tensors)
+    from_transformers    config.json and tensors → a plain model without its vocabulary
+
+Beside fold.py's folds, GPT-2's learned positions hold sinusoids, and a factor of the embeddings goes into a table of their own, the
+output's apart. A bias or shift that the architecture has and the model has not is written as zeros.
+"""
+
+import math
+import re
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hadal_torch.fold import fold
+from hadal_torch.plain import MOST_POSITIONS, VASWANI, PlainModel, block_of, check_layers, check_weights, plain_settings, plain_shapes, position_table
+from hadal_torch.refusal import Refusal
+
+FORMAT = "huggingface"
+_TABLE, _HEAD = "decoder.embed_tokens.weight", "decoder.output_projection.weight"
+
+
+@dataclass(frozen=True)
+class Architecture:
+    name: str
+    model_type: str
+    prefix: str  # of every tensor's name but the head's; files of the model without its head lack it
+    layers: str  # the list of layers
+    modules: "dict[str, str]"  # outside the layers: theirs → hadal's
+    layer_modules: "dict[str, str | tuple[str, ...]]"  # in a layer: theirs → hadal's, or those whose rows it has one below the other
+    transposed: bool  # products are [in, out]
+    sizes: "dict[str, str]"  # of config.json → model settings; "block.…" are the block's
+    block: "dict[str, object]"  # fields of the block with one value
+    activation: str  # the name of this setting
+    # A setting that gives biases → the products that have them, by the beginning of hadal's name. Empty: all have biases, and all norms a shift.
+    biases: "dict[str, str]" = field(default_factory=dict)
+    fixed: "dict[str, object]" = field(default_factory=dict)  # others that change the model, with the one value that is written and read
+    defaults: "dict[str, object]" = field(default_factory=dict)  # of transformers, where config.json has none; that of `fixed` is its value
+    ignored: str = "$^"  # pattern of tensors that old files have and no model needs
+
+    def biased(self, name: str, config: dict) -> bool:
+        """Whether one of its modules, of hadal's name in a layer or outside, has a bias or a shift."""
+        if "embed" in name or not self.biases:
+            return "embed" not in name
+        return not name.endswith("norm") and any(config[setting] for setting, begin in self.biases.items() if name.startswith(begin))
+
+
+# Fields of the block that every architecture can have in some way, if its table does not name them.
+_FREE = {"norm_epsilon", "norm_shift", "activation", "biases", "rotary_theta", "rotary_share", "scale_embedding"}
+_ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh", "swish": "silu", "silu": "silu"}
+
+LLAMA = Architecture(
+    "LlamaForCausalLM", "llama", "model.", "layers",
+    {"embed_tokens": "decoder.embed_tokens", "norm": "decoder.layer_norm"},
+    {"self_attn.q_proj": "self_attn.q_proj", "self_attn.k_proj": "self_attn.k_proj", "self_attn.v_proj": "self_attn.v_proj",
+     "self_attn.o_proj": "self_attn.out_proj", "input_layernorm": "self_attn_layer_norm", "mlp.gate_proj": "fc1", "mlp.up_proj": "fc3",
+     "mlp.down_proj": "fc2", "post_attention_layernorm": "final_layer_norm"},
+    transposed=False,
+    sizes={"vocab_size": "target_vocabulary", "hidden_size": "d_model", "intermediate_size": "d_ff", "num_hidden_layers": "decoder_layers",
+           "num_attention_heads": "heads", "num_key_value_heads": "block.kv_heads", "head_dim": "block.head_width",
+           "max_position_embeddings": "max_positions", "rms_norm_eps": "block.norm_epsilon", "attention_dropout": "attention_dropout"},
+    block={"norm": "rms", "norm_shift": False, "gated": True, "positions": "rotary", "rotary_share": 1.0},
+    activation="hidden_act", biases={"attention_bias": "self_attn.", "mlp_bias": "fc"},
+    defaults={"num_key_value_heads": 0, "head_dim": 0, "max_position_embeddings": 2048, "rms_norm_eps": 1e-6, "attention_dropout": 0.0,
+              "hidden_act": "silu", "attention_bias": False, "mlp_bias": False, "tie_word_embeddings": False},
+    ignored=r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq")
+
+GPT2 = Architecture(
+    "GPT2LMHeadModel", "gpt2", "transformer.", "h",
+    {"wte": "decoder.embed_tokens", "wpe": "decoder.embed_positions", "ln_f": "decoder.layer_norm"},
+    {"ln_1": "self_attn_layer_norm", "attn.c_attn": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+     "attn.c_proj": "self_attn.out_proj", "ln_2": "final_layer_norm", "mlp.c_fc": "fc1", "mlp.c_proj": "fc2"},
+    transposed=True,
+    sizes={"vocab_size": "target_vocabulary", "n_embd": "d_model", "n_inner": "d_ff", "n_layer": "decoder_layers", "n_head": "heads",
+           "n_positions": "max_positions", "layer_norm_epsilon": "block.norm_epsilon", "embd_pdrop": "dropout", "resid_pdrop": "dropout",
+           "attn_pdrop": "attention_dropout"},
+    block={"norm": "layer", "gated": False, "positions": "learned"}, activation="activation_function",
+    fixed={"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False},
+    defaults={"n_inner": 0, "layer_norm_epsilon": 1e-5, "embd_pdrop": 0.1, "resid_pdrop": 0.1, "attn_pdrop": 0.1, "activation_function": "gelu_new",
+              "tie_word_embeddings": True},
+    ignored=r"h\.\d+\.attn\.(masked_)?bias")
+
+ARCHITECTURES = {architecture.model_type: architecture for architecture in (LLAMA, GPT2)}
+
+
+def _modules(architecture: Architecture, layers: int):
+    """(theirs, hadal's, hadal's without the layer) of every module."""
+    for theirs, ours in architecture.modules.items():
+        yield architecture.prefix + theirs, [ours], ours
+    for i in range(layers):
+        for theirs, names in architecture.layer_modules.items():
+            names = [names] if isinstance(names, str) else list(names)
+            yield f"{architecture.prefix}{architecture.layers}.{i}.{theirs}", [f"decoder.layers.{i}.{name}" for name in names], names[0]
+
+
+def _is_product(name: str) -> bool:
+    return "embed" not in name and not name.endswith("norm")
+
+
+def _misfit(architecture: Architecture, model: dict, block: dict) -> str:
+    """The first field of the block that the architecture has not, or ""."""
+    wanted = {**{name: value for name, value in VASWANI.items() if name not in _FREE}, **architecture.block}
+    for name, value in (("kv_heads", model["heads"]), ("head_width", model["d_model"] / model["heads"])):
+        wanted[name] = block[name] if f"block.{name}" in architecture.sizes.values() else value
+    for name, value in block.items():
+        if value != wanted.get(name, value if name in _FREE else None):
+            return f"{architecture.name} has model.block.{name} {wanted.get(name)!r}, this model {value!r}"
+    return ""
+
+
+def _config(architecture: Architecture, model: dict, block: dict, weights, tied: bool) -> dict:
+    config = {"model_type": architecture.model_type, "architectures": [architecture.name], "dtype": "float32"}
+    for theirs, ours in architecture.sizes.items():
+        config[theirs] = block[ours.removeprefix("block.")] if ours.startswith("block.") else model[ours]
+    config.update(architecture.fixed)
+    config[architecture.activation] = [theirs for theirs, ours in _ACTIVATIONS.items() if ours == block["activation"]][-1]
+    for setting, begin in architecture.biases.items():
+        config[setting] = any(name.startswith(f"decoder.layers.0.{begin}") and name.endswith(".bias") for name in weights)
+    if block["positions"] == "rotary":  # transformers 4 reads the first two, 5 the last
+        theta = block["rotary_theta"]
+        config.update(rope_theta=theta, rope_scaling=None, rope_parameters={"rope_type": "default", "rope_theta": theta})
+    return {**config, "tie_word_embeddings": tied}
+
+
+def to_transformers(plain: PlainModel) -> "tuple[dict, dict[str, np.ndarray]]":
+    """Raises Refusal, with the reason, for what no architecture can hold."""
+    folded, model, block = fold(plain, FORMAT), plain.model, block_of(plain.model)
+    if not folded.pre_norm:
+        raise Refusal(f"{FORMAT}: the decoders of transformers that hadal knows are Pre-LN, and decoder.norm is \"post\"; "
+                      "--format ctranslate2 takes Post-LN language models")
+    table, tied = folded.target_table, model["sharing"] != "none" and not block["scale_embedding"]
+    if block["scale_embedding"]:
+        table = (table * math.sqrt(model["d_model"])).astype(np.float32)
+    weights = {**folded.weights, _TABLE: table, **({} if tied else {_HEAD: folded.output_table})}
+    if block["positions"] == "sinusoidal":
+        block["positions"] = "learned"
+        weights["decoder.embed_positions.weight"] = position_table(model["max_positions"], model["d_model"]).astype(np.float32)
+    misfits = [_misfit(architecture, model, block) for architecture in ARCHITECTURES.values()]
+    if all(misfits):
+        raise Refusal(f"{FORMAT} has no architecture for this block: {'; '.join(misfits)}. "
+                      "Only `hadal checkpoint export` without --format and hadal_torch.Model hold this model")
+    architecture = list(ARCHITECTURES.values())[misfits.index("")]
+    config = _config(architecture, model, block, weights, tied)
+    tensors = {} if tied else {"lm_head.weight": weights.pop(_HEAD)}
+    for theirs, ours, short in _modules(architecture, model["decoder_layers"]):
+        matrices = [weights.pop(f"{name}.weight") for name in ours]
+        whole = np.concatenate(matrices)
+        tensors[f"{theirs}.weight"] = whole.T if architecture.transposed and _is_product(short) else whole
+        if architecture.biased(short, config):
+            tensors[f"{theirs}.bias"] = np.concatenate([weights.pop(f"{name}.bias", np.zeros(len(matrix), np.float32))
+                                                        for name, matrix in zip(ours, matrices)])
+    if weights:
+        raise Refusal(f"{FORMAT}: {architecture.name} has no place for {next(iter(weights))}")
+    return config, tensors
+
+
+def _setting(origin: str, architecture: Architecture, config: dict, name: str):
+    value = config.get(name)
+    if value is None:
+        value = architecture.defaults.get(name)
+    if value is None:
+        raise Refusal(f"{origin} lacks {name}")
+    return value
+
+
+def _rotary_theta(origin: str, config: dict) -> float:
+    of_4, of_5 = config.get("rope_scaling") or {}, config.get("rope_parameters") or {}
+    kinds = {rope.get("rope_type", rope.get("type", "default")) for rope in (of_4, of_5)} - {"default"}
+    if kinds:
+        raise Refusal(f"{origin}: rope_type is {kinds.pop()!r}; hadal has no scaling of rotary positions")
+    thetas = {float(rope["rope_theta"]) for rope in (config, of_5) if rope.get("rope_theta") is not None}
+    if len(thetas) > 1:
+        raise Refusal(f"{origin}: rope_theta and rope_parameters differ; transformers 4 reads the one, 5 the other")
+    return thetas.pop() if thetas else 10000.0
+
+
+def _settings(origin: str, architecture: Architecture, config: dict) -> dict:
+    """The model's settings. Where some settings give biases and others none, these are "qkv"."""
+    for name, value in architecture.fixed.items():
+        if config.get(name, value) != value:
+            raise Refusal(f"{origin}: {name} is {config[name]!r}; hadal has {value!r} there")
+    values = {theirs: _setting(origin, architecture, config, theirs) for theirs in architecture.sizes}
+    activation = _setting(origin, architecture, config, architecture.activation)
+    if activation not in _ACTIVATIONS:
+        raise Refusal(f"{origin}: {architecture.activation} is {activation!r}; hadal has {', '.join(_ACTIVATIONS)}")
+    biases = [_setting(origin, architecture, config, setting) for setting in architecture.biases]
+    block = {**architecture.block, "activation": _ACTIVATIONS[activation], "scale_embedding": False,
+             "biases": "all" if all(biases) else "qkv" if any(biases) else "none"}
+    if block["positions"] == "rotary":
+        block["rotary_theta"] = _rotary_theta(origin, config)
+    model = {"sharing": "all" if _setting(origin, architecture, config, "tie_word_embeddings") else "none"}
+    for theirs, ours in architecture.sizes.items():
+        (block if ours.startswith("block.") else model)[ours.removeprefix("block.")] = values[theirs]
+    model["d_ff"] = model["d_ff"] or 4 * model["d_model"]  # GPT-2's n_inner null
+    model["max_positions"] = min(MOST_POSITIONS, model["max_positions"])
+    # As hadal's presets have them: 0 for the rest's.
+    for name, usual in (("kv_heads", model["heads"]), ("head_width", model["d_model"] / model["heads"])):
+        block[name] = 0 if block.get(name) == usual else block.get(name, 0)
+    return plain_settings(True, **model, block={**VASWANI, **block})
+
+
+def from_transformers(origin: str, config: dict, path: str, tensors: "dict[str, np.ndarray]") -> PlainModel:
+    """Of the folder `origin`, whose weights are in `path`. Raises Refusal, by name, for what hadal is not."""
+    architecture = ARCHITECTURES[config["model_type"]]
+    model = _settings(origin, architecture, config)
+    prefix = architecture.prefix
+    tensors = {name if name == "lm_head.weight" else prefix + name.removeprefix(prefix): value for name, value in tensors.items()
+               if not re.fullmatch(architecture.ignored, name.removeprefix(prefix))}
+    layers = {"encoder": 0, "decoder": model["decoder_layers"]}
+    check_layers(f"{origin}/config.json", layers, path,
+                 [name.replace(f"{prefix}{architecture.layers}.", "decoder.layers.", 1) for name in tensors])
+    head = tensors.pop("lm_head.weight", None)
+    shapes, weights = plain_shapes(model), {}
+    if model["sharing"] == "none" and head is None:
+        raise Refusal(f"{path} lacks lm_head.weight, and tie_word_embeddings is false: transformers would draw it at random")
+    for theirs, ours, short in _modules(architecture, model["decoder_layers"]):
+        for kind in ("weight", "bias") if architecture.biased(short, {**architecture.defaults, **config}) else ("weight",):
+            whole = tensors.pop(f"{theirs}.{kind}", None)
+            if whole is None:
+                raise Refusal(f"{path} lacks {theirs}.{kind}")
+            if kind == "weight" and architecture.transposed and _is_product(short):
+                whole = whole.T
+            rows = [shapes[f"{name}.weight"][0] for name in ours]
+            if whole.ndim == 0 or len(whole) != sum(rows):
+                raise Refusal(f"{path}: {theirs}.{kind} has the shape {list(whole.shape)}, and {sum(rows)} rows or columns are expected")
+            parts = zip(ours, np.split(whole, np.cumsum(rows)[:-1]))
+            weights.update({f"{name}.{kind}": np.ascontiguousarray(part) for name, part in parts})
+    if tensors:
+        raise Refusal(f"{path} has {len(tensors)} weights that {architecture.name} lacks, the first {min(tensors)}")
+    if model["sharing"] == "none":
+        weights[_HEAD] = head
+    elif head is not None and not np.array_equal(head, weights[_TABLE]):
+        raise Refusal(f"{path}: tie_word_embeddings is true, and lm_head.weight differs from the embedding: transformers 4 takes the "
+                      "embedding, 5 the head")
+    for name in sorted(weights.keys() - shapes.keys()):  # a bias of a product that has none in hadal
+        if np.any(weights.pop(name)):
+            raise Refusal(f"{path}: hadal has biases for every product, for queries, keys and values alone, or for none; here {name} is there, "
+                          "and others are not")
+    check_weights(path, model, weights)
+    return PlainModel(model, weights, {})
