@@ -13,7 +13,8 @@ ParameterStore::ParameterStore(const ModelPlan& plan, const std::vector<int32_t>
                                ArenaLayout& layout, const std::vector<SliceRange>& updated)
     : plan_(plan),
       packed_(plan.parameters.size()),
-      weight_offset_(plan.parameters.size(), -1), gradient_offset_(plan.parameters.size(), -1) {
+      weight_offset_(plan.parameters.size(), -1),
+      gradient_offset_(plan.parameters.size(), -1) {
   for (const int32_t s : sublayers) {
     const SublayerRecord& sublayer = plan.sublayers[s];
     for (int32_t p = 0; p < sublayer.parameters; ++p) owned_.push_back(sublayer.first_parameter + p);

@@ -39,7 +39,7 @@ struct ProductArgs {
   ProductForm form;
   ConstMatrix a, b;
   bool b_in_panels = false;  // by PackPanels; kRowsByRows alone
-  bool add = false;  // kColumnsByColumns always adds
+  bool add = false;          // kColumnsByColumns always adds
   Matrix c;
 };
 
