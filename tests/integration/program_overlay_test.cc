@@ -136,7 +136,6 @@ class OverlaidTrainerTest : public SmallTrainerTest {
       };
     }
     auto trainer = Trainer::Create(options, plan, pipeline, surroundings, {.run_directory = options.run_directory});
-    EXPECT_TRUE(trainer.ok()) << trainer.status();
     const auto outcome = (*trainer)->Run();
     EXPECT_TRUE(outcome.ok()) << outcome.status();
     std::vector<std::string> files;

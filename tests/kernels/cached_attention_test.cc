@@ -13,7 +13,6 @@ namespace hadal {
 namespace {
 
 using testing::NearReference;
-using testing::NormalValues;
 using testing::SameBits;
 using testing::StridedMatrix;
 

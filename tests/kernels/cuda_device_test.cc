@@ -46,7 +46,6 @@ TEST_F(CudaDeviceTest, WithoutOneItSaysWhy) {
 TEST_F(CudaDeviceTest, IsLookedAtWithoutBeingTaken) {
   Cuda().machine = {.driver = 13010, .devices = 2};
   const auto second = cuda::LookAtCudaDevice({.local_rank = 1});
-  ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_EQ(second->model, "Emulated GPU");
   EXPECT_EQ(second->architecture, "sm_90");
   EXPECT_EQ(second->bus, "0000:11:00.0");
@@ -67,7 +66,6 @@ TEST_F(CudaDeviceTest, StreamsInOneHardwareQueueHoldEachOther) {
   for (const auto& [queues, held] : {std::pair(32, 0), std::pair(8, 4)}) {
     Cuda().machine.hardware_queues = queues;
     const absl::StatusOr<cuda::HeldStreams> counted = cuda::CountHeldStreams(24);
-    ASSERT_TRUE(counted.ok()) << counted.status();
     EXPECT_EQ(counted->most, held);
     EXPECT_EQ(counted->average, held);
   }

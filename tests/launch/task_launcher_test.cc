@@ -4,7 +4,6 @@
 #include <map>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 
 namespace hadal {
 namespace {

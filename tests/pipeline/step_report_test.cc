@@ -5,7 +5,6 @@
 
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "layers/parameter_store.h"
 #include "pipeline/step_report.h"
 #include "runtime/clock.h"

@@ -1,5 +1,4 @@
 #include <cmath>
-#include <map>
 #include <numeric>
 #include <set>
 #include <utility>

@@ -2,7 +2,6 @@
 // starts what. Also nccl_fault_test.cc.
 #include "runtime/comm/nccl_communicator.h"
 
-#include <atomic>
 #include <barrier>
 #include <cstdlib>
 

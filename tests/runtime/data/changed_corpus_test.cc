@@ -9,11 +9,9 @@
 #include <optional>
 #include <random>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/corpus_shard.h"
 #include "runtime/data/sampling_order.h"

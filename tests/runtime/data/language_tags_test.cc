@@ -4,13 +4,11 @@
 #include <vector>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/data/vocabulary_training.h"
 
 namespace hadal {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 Vocabulary Trained() {

@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/data/corpus.h"
 #include "runtime/random.h"
 #include "tests/support/corpus_of.h"

@@ -8,7 +8,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "layers/model_plan.h"
 #include "runtime/files.h"
 #include "tests/support/temporary_directory.h"

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/tools/corpus/prepare_fixture.h"
 #include "tools/corpus/cleaning_report.h"
 

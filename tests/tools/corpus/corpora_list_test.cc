@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/tools/corpus/prepare_fixture.h"
 #include "tools/command_line.h"
 

@@ -12,7 +12,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/support/temporary_directory.h"
 #include "tools/corpus/text_lines.h"
 

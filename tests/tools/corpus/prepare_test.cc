@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/data/corpus.h"
 #include "tests/support/command_runner.h"
 #include "tests/tools/corpus/prepare_fixture.h"

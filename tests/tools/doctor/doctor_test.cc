@@ -17,7 +17,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::Not;
 
 TEST(DoctorFindings, HealthyRanksHaveNone) { EXPECT_THAT(Cluster().Findings(), IsEmpty()); }
 

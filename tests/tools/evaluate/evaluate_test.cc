@@ -7,11 +7,9 @@
 #include <filesystem>
 #include <sstream>
 #include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"

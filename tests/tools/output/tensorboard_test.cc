@@ -14,7 +14,6 @@
 #include "absl/strings/str_cat.h"
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/support/numbered_step.h"
 #include "tests/support/temporary_directory.h"
 

@@ -18,7 +18,6 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/clock.h"
 #include "tools/output/human_units.h"
 #include "tools/output/progress.h"

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/support/chrome_trace_check.h"
 #include "tests/support/temporary_directory.h"
 #include "tools/output/trace_reader.h"

@@ -16,7 +16,6 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::Not;
 
 // Four ranks, two a host, that may start together: on the CPU unless `gpu`.
 class RankSetupTest : public ::testing::Test {

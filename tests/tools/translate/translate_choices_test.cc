@@ -3,14 +3,12 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "pipeline/engine/engine.h"
 #include "runtime/data/language_tags.h"
 #include "runtime/data/packed_batch.h"

@@ -12,7 +12,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/data/vocabulary_training.h"
 #include "runtime/files.h"
 #include "tests/support/temporary_directory.h"
