@@ -64,6 +64,7 @@ struct PlanReport {
       0;  // part of layouts: the most that a rank reserves for ReLU masks, if its device supports them
   double step_seconds = 0;                     // by replay, plus the optimizer's
   double optimizer_seconds = 0;                // of the slowest rank
+  double muon_operations = 0;                  // of the rank that orthogonalises most
   double bubble = 0;                           // share of the ranks' time, by replay
   std::optional<LayoutPrediction> prediction;  // if costs gave the times
   std::optional<ClusterNeeds> cluster;         // if a user is to see it
