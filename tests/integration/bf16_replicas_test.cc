@@ -56,6 +56,19 @@ TEST(Bf16ReplicasTest, NeitherShardingNorTheCutChangesABit) {
   EXPECT_EQ(FirstDifference(three, Train(SmallRun(ResidualMethod::kDeepNorm, {1, 3, true}), corpus)), "");
 }
 
+// Operands in bf16; rounds of whole matrices are updated while others are gathered.
+TEST(Bf16ReplicasTest, NorDoMuonsOwners) {
+  const Corpus corpus = SmallCorpus();
+  const auto run = [&](const Grid& grid) {
+    RunSpec spec = SmallRun(ResidualMethod::kPreLn, grid);
+    spec.optimizer.kind = OptimizerKind::kMuon;
+    return Train(spec, corpus);
+  };
+  const RunOutcome two = run({1, 2, false});
+  for (const Grid& grid : {Grid{1, 2, true}, {2, 2, true}})
+    EXPECT_EQ(FirstDifference(two, run(grid)), "") << Name(grid);
+}
+
 // What a kernel reads in fp32 that lies here rounded alone aborts: biases in front of a norm, shifted ones, learned
 // scalars and vectors.
 TEST(Bf16ReplicasTest, EveryMethodTrains) {

@@ -1,9 +1,10 @@
-// Adam's settings that depend on the parameter: which weights an update changes otherwise, bit for bit.
+// The optimizer's settings that depend on the parameter: which weights an update changes otherwise, bit for bit.
 #include <cmath>
 
 #include "gtest/gtest.h"
 #include "layers/model_plan.h"
 #include "tests/integration/pipeline_run.h"
+#include "tests/support/temporary_directory.h"
 
 namespace hadal::testing {
 namespace {
@@ -52,8 +53,14 @@ TEST_F(ParameterGroupsTest, VectorsDecayOnlyIfAsked) {
   EXPECT_GT(scales, 10);
 }
 
-// In every layout; and what is not frozen gets the update that it would get beside what is.
-TEST_F(ParameterGroupsTest, FrozenParametersStayAsTheyAre) {
+class FrozenParametersTest : public ParameterGroupsTest, public ::testing::WithParamInterface<OptimizerKind> {};
+INSTANTIATE_TEST_SUITE_P(Optimizers, FrozenParametersTest,
+                         ::testing::Values(OptimizerKind::kAdam, OptimizerKind::kMuon));
+
+// In every layout; and what is not frozen gets the update that it would get beside what is. Measuring updates changes
+// no bit.
+TEST_P(FrozenParametersTest, StayAsTheyAre) {
+  spec_.optimizer.kind = GetParam();
   spec_.optimizer.weight_decay = 0.1;
   const RunOutcome free = Run(spec_);
   RunSpec still = spec_;
@@ -75,7 +82,10 @@ TEST_F(ParameterGroupsTest, FrozenParametersStayAsTheyAre) {
   const RunOutcome whole = Run(spec_);
   spec_.ranks = 3;
   spec_.pipeline.recompute_every = 2;
+  const TemporaryDirectory directory;
+  spec_.depth_directory = directory.path();
   EXPECT_EQ(FirstDifference(whole, Run(spec_)), "");
+  spec_.depth_directory.clear();
   spec_.ranks = 4;
   spec_.pipeline.replicas = 2;
   const RunOutcome sharded = Run(spec_);

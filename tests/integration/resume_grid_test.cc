@@ -281,6 +281,15 @@ TEST_F(ResumeGridTest, OnlyARunWithoutWeightsDrawsNewOnes) {
   }
 }
 
+// Momentum of whole matrices, whoever owned them.
+TEST_F(ResumeGridTest, MuonsMomentumToo) {
+  options_.optimizer.kind = OptimizerKind::kMuon;
+  const std::vector<double> unbroken = Train(options_, {1, 2}, kStepsBefore + kStepsAfter, "");
+  Train(Saving(), {2, 2}, kStepsBefore, "");
+  const std::vector<double> resumed = Train(options_, {1, 2}, kStepsBefore + kStepsAfter, saved_);
+  EXPECT_EQ(resumed, std::vector<double>(unbroken.begin() + kStepsBefore, unbroken.end()));
+}
+
 // Whether moments are cut over the replicas is no part of a checkpoint either.
 TEST_F(ResumeGridTest, ShardingMayChangeOnResume) {
   const Grid grid{2, 3};

@@ -16,6 +16,7 @@
 #include "kernels/cuda/head_scale.h"
 #include "kernels/cuda/hyper_connection.h"
 #include "kernels/cuda/linear_epilogue.h"
+#include "kernels/cuda/muon.h"
 #include "kernels/cuda/residual_norm.h"
 #include "kernels/cuda/scatter_rows.h"
 #include "kernels/cuda/shift_scale.h"
@@ -279,6 +280,22 @@ void VisitOptimizer(AccessLab& lab) {
   const DevicePointer<AdamScalars> scalars = lab.Vector<AdamScalars>({{}});
   const DevicePointer<int32_t> non_finite = lab.Zeros<int32_t>(1);
   lab.Visit("8192", {"AdamKernel"}, [&](StreamHandle stream) { cuda::AdamStep(stream, step, scalars, non_finite); });
+  lab.Visit("8192", {"MomentumKernel"},
+            [&](StreamHandle stream) { cuda::MuonMomentum(stream, {.gradient = b, .momentum = a}); });
+  lab.Visit("8192", {"MuonStepKernel"}, [&](StreamHandle stream) {
+    cuda::MuonStep(stream, {.parameter = a, .direction = b, .rounded = step.rounded});
+  });
+  const MatrixOf<float> square = lab.Matrix<float>(64, 128);
+  const MatrixOf<BFloat16> narrow = lab.Matrix<BFloat16>(64, 128);
+  for (const AnyMatrix& to : {AnyMatrix(square), AnyMatrix(narrow)}) {
+    const char* const type = to.storage == Storage::kFloat32 ? kNameOf<float> : kNameOf<BFloat16>;
+    lab.Visit("64 x 128", {Named("ScaledKernel", {type})},
+              [&](StreamHandle stream) { cuda::Scaled(stream, {.from = square, .to = to}); });
+    lab.Visit("64 x 64", {Named("PolynomialKernel", {type})}, [&](StreamHandle stream) {
+      const ConstMatrix of(square.data, 64, 64);
+      cuda::Polynomial(stream, {.a = of, .square = of, .to = {to.data, 64, 64, to.storage}});
+    });
+  }
   lab.Visit("8192", {"AddKernel"}, [&](StreamHandle stream) { cuda::Add(stream, {.sum = a, .values = b}); });
   const DevicePointer<cuda::SquaresRange> ranges = lab.Vector<cuda::SquaresRange>({{0, kSize}});
   lab.Visit("8192", {"SquaresOfChunksKernel", "SumChunksKernel"}, [&](StreamHandle stream) {

@@ -10,6 +10,8 @@
 #include "kernels/embedding.h"
 #include "kernels/head_scale.h"
 #include "kernels/linear.h"
+#include "kernels/muon.h"
+#include "kernels/orthogonalize.h"
 #include "kernels/residual_norm.h"
 #include "kernels/shift_scale.h"
 #include "kernels/sum_of_squares.h"
@@ -234,6 +236,18 @@ TEST(RefusedShapesDeathTest, OfTheUpdateAndItsSums) {
        {"args.rounded.empty", [&](auto& a) {
           a.rounded = {rounded, 3};
         }}});
+  const MuonMomentumArgs momentum{.gradient = m.Of(3), .momentum = m.Of(3)};
+  ExpectRefused<MuonMomentumArgs>(MuonMomentum, momentum,
+                                  {{"args.momentum.size == args.gradient.size", [](auto& a) { a.momentum.size = 2; }},
+                                   {"args.decay < 1", [](auto& a) { a.decay = 1; }}});
+  const MuonStepArgs step{.parameter = m.Of(3), .direction = m.Of(3)};
+  ExpectRefused<MuonStepArgs>(MuonStep, step,
+                              {{"args.direction.size == args.parameter.size", [](auto& a) { a.direction.size = 2; }}});
+  const OrthogonalizeArgs whole{.u = m.Of(2, 2), .workspace = m.Of(OrthogonalizeFloats(2, 2, Storage::kFloat32))};
+  ExpectRefused<OrthogonalizeArgs>(Orthogonalize, whole,
+                                   {{"args.u.stride == args.u.columns", [](auto& a) { a.u.stride = 3; }},
+                                    {"args.iteration.steps >= 1", [](auto& a) { a.iteration.steps = 0; }},
+                                    {"args.workspace.size", [](auto& a) { --a.workspace.size; }}});
   const AddArgs add{.sum = m.Of(3), .values = m.Of(3)};
   ExpectRefused<AddArgs>(Add, add, {{"args.values.size == args.sum.size", [](auto& a) { a.values.size = 2; }}});
   const SquaresSlice slices[] = {{.x = add.sum}};

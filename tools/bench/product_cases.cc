@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/attention.h"
 #include "kernels/cpu/product.h"
 #include "kernels/linear.h"
+#include "kernels/orthogonalize.h"
 #include "runtime/status_macros.h"
 #include "tools/bench/kernel_batch.h"
 
@@ -221,6 +223,24 @@ KernelCase LinearBackwardWeightCase(const LinearShape& of, bool bias) {
           .prepare = prepare};
 }
 
+// Muon's, of five iterations.
+KernelCase OrthogonalizeCase(int64_t rows, int64_t columns, Storage storage, bool by_halves) {
+  const NewtonSchulz iteration;
+  const auto prepare = [=](const Stream& stream, KernelTensors& t) -> Launch {
+    const OrthogonalizeArgs args = {.u = t.Matrix(kUpdated, rows, columns, Storage::kFloat32).floats(),
+                                    .squares = static_cast<double>(rows * columns) / 3,
+                                    .iteration = iteration,
+                                    .storage = storage,
+                                    .workspace = t.Floats(kScratch, OrthogonalizeFloats(rows, columns, storage))};
+    return OrStatus(t, [stream, args] { Orthogonalize(stream, args); });
+  };
+  return {.kernel = "orthogonalize",
+          .shape = absl::StrCat(rows, " x ", columns),
+          .storage = storage,
+          .flops = OrthogonalizeOperations(rows, columns, iteration.steps, by_halves),
+          .prepare = prepare};
+}
+
 // The limit of the CPU's products.
 KernelCase PeakCase(const Stream& stream) {
   constexpr int64_t kRounds = 1'000'000;
@@ -242,6 +262,11 @@ std::vector<KernelCase> ProductCases(const KernelShapes& shapes, const Stream& s
   std::vector<KernelCase> cases;
   if (stream.device() == nullptr) cases.push_back(PeakCase(stream));
   for (const Storage storage : storages) {
+    for (const int64_t width : shapes.widths) {
+      for (const auto& [rows, columns] : {std::pair(width, width), {4 * width, width}, {width, 4 * width}}) {
+        cases.push_back(OrthogonalizeCase(rows, columns, storage, /*by_halves=*/stream.device() == nullptr));
+      }
+    }
     for (const int64_t rows : shapes.rows) {
       for (const int64_t width : shapes.widths) {
         for (const int64_t length : shapes.lengths) {

@@ -87,7 +87,7 @@ void AddDiffCommand(Command command, int& exit_code) {
   Command diff = command.AddCommand("diff", "Compare weights and moments bit by bit; exit code 1 if they differ");
   diff.AddOption("A", *a, "Run or checkpoint directory").Required();
   diff.AddOption("B", *b, "Run or checkpoint directory").Required();
-  diff.AddFlag("--weights-only", options->weights_only, "Ignore Adam's moments");
+  diff.AddFlag("--weights-only", options->weights_only, "Ignore moments");
   diff.AddOption("--lines", options->lines, "Tensors to list, the most different first; 0: all")
       .ShowDefault()
       .InRange(0, kMostNamed);

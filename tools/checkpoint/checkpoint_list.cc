@@ -72,7 +72,10 @@ void PrintOne(const CheckpointReader& reader, bool parameters, std::ostream& out
                              : absl::StrCat("step ", progress.best_step(), ScoreText(progress, progress.best.front())));
   out << absl::StrFormat("  written %s by attempt %s\n", Time(manifest.time), manifest.attempt);
   out << absl::StrFormat("  %d parameters of %d elements, %s; %d bytes, plan %016x\n", manifest.parameters.size(),
-                         Elements(manifest), manifest.has_moments ? "with Adam's moments" : "weights only",
+                         Elements(manifest),
+                         !manifest.has_moments ? "weights only"
+                         : manifest.muon       ? "with Muon's momentum and Adam's moments"
+                                               : "with Adam's moments",
                          TotalBytes(manifest), manifest.plan_hash);
   for (const WrittenFile& file : manifest.files) {
     out << absl::StrFormat("  %s  %d bytes, %d slices, crc32c %08x\n", file.name, file.bytes, file.slices.size(),

@@ -74,7 +74,7 @@ absl::Status WriteWeightsCheckpoint(WeightsCheckpoint checkpoint, const StagedOu
                                     const std::string& directory) {
   checkpoint.manifest.attempt = NewCheckpointAttempt();
   checkpoint.manifest.time = absl::Now();
-  checkpoint.manifest.has_moments = false;
+  checkpoint.manifest.has_moments = checkpoint.manifest.muon = false;
   checkpoint.manifest.attachments.clear();
   const std::string temporary = staged.Path("checkpoint");
   HADAL_RETURN_IF_ERROR(WithPath(WriteInto(checkpoint, temporary), temporary, directory));

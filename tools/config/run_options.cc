@@ -33,6 +33,9 @@ constexpr Word<RateSchedule> kRates[] = {{"inverse_sqrt", RateSchedule::kInverse
                                          {"t_fixup", RateSchedule::kTFixup}};
 constexpr Word<ValidationMetric> kMetrics[] = {
     {"nll", ValidationMetric::kNll}, {"bleu", ValidationMetric::kBleu}, {"chrf", ValidationMetric::kChrf}};
+constexpr Word<OptimizerKind> kOptimizers[] = {{"adam", OptimizerKind::kAdam}, {"muon", OptimizerKind::kMuon}};
+constexpr Word<MuonScale> kMuonScales[] = {{"match_rms_adamw", MuonScale::kMatchRms},
+                                           {"original", MuonScale::kOriginal}};
 constexpr Word<DecayShape> kDecayShapes[] = {
     {"linear", DecayShape::kLinear}, {"one_minus_sqrt", DecayShape::kOneMinusSqrt}, {"cosine", DecayShape::kCosine}};
 
@@ -91,7 +94,25 @@ absl::Status ReadPipeline(const config::Pipeline& from, const ModelOptions& mode
   return absl::OkStatus();
 }
 
+absl::Status ReadMuon(const config::Muon& from, MuonOptions& to) {
+  to.momentum = from.momentum();
+  to.nesterov = from.nesterov();
+  to.iteration.steps = from.steps();
+  to.scale = FromWord(kMuonScales, from.scale());
+  to.rate_factor = from.rate_factor();
+  if (from.coefficients().empty()) return absl::OkStatus();
+  if (from.coefficients_size() != 3) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("optimizer.muon.coefficients has ", from.coefficients_size(), " numbers; give three: a, b, c"));
+  }
+  to.iteration.a = from.coefficients(0);
+  to.iteration.b = from.coefficients(1);
+  to.iteration.c = from.coefficients(2);
+  return absl::OkStatus();
+}
+
 void ReadOptimizer(const config::RunConfig& from, TrainOptions& to) {
+  to.optimizer.kind = FromWord(kOptimizers, from.optimizer().kind());
   to.optimizer.beta1 = from.optimizer().beta1();
   to.optimizer.beta2 = from.optimizer().beta2();
   to.optimizer.epsilon = from.optimizer().epsilon();
@@ -266,6 +287,7 @@ absl::StatusOr<RunOptions> MakeRunOptions(const config::RunConfig& config) {
   HADAL_RETURN_IF_ERROR(ReadModel(config.model(), train.model));
   HADAL_RETURN_IF_ERROR(ReadPipeline(config.pipeline(), train.model, train.pipeline));
   ReadOptimizer(config, train);
+  HADAL_RETURN_IF_ERROR(ReadMuon(config.optimizer().muon(), train.optimizer.muon));
   HADAL_RETURN_IF_ERROR(ResolveFractions(config, train));
   HADAL_RETURN_IF_ERROR(CheckRate(train));
   options.warnings = Warnings(config, train);

@@ -209,14 +209,14 @@ class Prediction {
                                   .rounds_behind = rounds_[stage] - ReplicaRounds(model_, pipeline_, stage)});
   }
 
-  // What gathering the results of a stage's `updated` elements adds to their update.
-  double ExposedGatherSeconds(int stage, double updated) const {
+  // What gathering the results of a stage's update adds to it.
+  double ExposedGatherSeconds(int stage, double update_seconds) const {
     const bool sharded = pipeline_.shard_optimizer_state;
     const double bytes = (sharded ? WeightBytes() : 4.0) * elements_[stage];
     const double gather = ExchangeSeconds(bytes, rounds_[stage], pipeline_.grid, machine_);
     const bool on_gpu = model_.compute_storage == Storage::kBFloat16;
     if (pipeline_.grid.replicas == 1 || !sharded || !on_gpu || !machine_.costs.overlap()) return gather;
-    return GatherBehindUpdate({.update_seconds = machine_.costs.UpdateSeconds(/*held=*/0, updated),
+    return GatherBehindUpdate({.update_seconds = update_seconds,
                                .gather_seconds = gather,
                                .rounds = ReplicaRounds(model_, pipeline_, stage),
                                .exchanges = rounds_[stage]});
@@ -225,14 +225,19 @@ class Prediction {
   // The time after a stage's last backward; the norm waits for the slowest stage.
   void AddTail(const Replay& replay, LayoutPrediction& result) const {
     const std::vector<double> updated = UpdatedByStage(model_, pipeline_);
+    const std::vector<double> muon = MostOfMuonByStage(model_, pipeline_, [this](const ParameterRecord& matrix) {
+      return machine_.costs.OrthogonalizeSeconds(matrix, model_.muon_steps);
+    });
     double end = replay.makespan_seconds, update = 0, gather = 0;
     for (int stage = 0; stage < pipeline_.shape.stages; ++stage) {
       end = std::max(end, ReducedSeconds(replay, stage));
-      update = std::max(update, machine_.costs.UpdateSeconds(elements_[stage], updated[stage]));
-      gather = std::max(gather, ExposedGatherSeconds(stage, updated[stage]));
+      update = std::max(update, machine_.costs.UpdateSeconds(elements_[stage], updated[stage]) + muon[stage]);
+      const double of_slices = machine_.costs.UpdateSeconds(/*held=*/0, updated[stage]);
+      gather = std::max(gather, ExposedGatherSeconds(stage, of_slices + muon[stage]));
     }
     result.parts.reduction = end - replay.makespan_seconds + gather + TiedSeconds();
     result.parts.update = update;
+    result.orthogonalize_seconds = *std::max_element(muon.begin(), muon.end());
   }
 
   const ModelPlan& model_;
@@ -245,6 +250,20 @@ class Prediction {
 };
 
 }  // namespace
+
+std::vector<double> MostOfMuonByStage(const ModelPlan& model, const PipelineLayout& pipeline,
+                                      absl::FunctionRef<double(const ParameterRecord&)> of) {
+  std::vector<double> stages;
+  for (const std::vector<OwnedSlice>& slices : SlicesByStage(model, pipeline)) {
+    std::vector<double> replicas(pipeline.grid.replicas, 0);
+    for (const OwnedSlice& slice : slices) {
+      if (slice.slice > 0 || !model.uses_muon(slice.parameter) || model.is_frozen(slice.parameter)) continue;
+      replicas[pipeline.shard_optimizer_state ? slice.replica : 0] += of(model.parameters[slice.parameter]);
+    }
+    stages.push_back(*std::max_element(replicas.begin(), replicas.end()));
+  }
+  return stages;
+}
 
 double PhaseGapSeconds(const StepCosts& costs, int global_chunks) {
   constexpr double kCalls = 2;  // a receive and a send

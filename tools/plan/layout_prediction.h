@@ -17,6 +17,7 @@
 
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "pipeline/layout/pipeline_layout.h"
 #include "pipeline/options/train_options.h"
@@ -33,7 +34,7 @@ struct PredictedParts {
   double imbalance = 0;
   double links = 0;
   double reduction = 0;  // gradients over replicas and tied tables, as far as not overlapped, and gathering weights
-  double update = 0;     // zeroing, norm, and Adam on the fullest stage
+  double update = 0;     // zeroing, norm, and the optimizer on the slowest stage
 
   double sum() const { return compute + host + bubble + imbalance + links + reduction + update; }
 };
@@ -45,6 +46,7 @@ struct LayoutPrediction {
   double step_seconds = 0;
   PredictedParts parts;
   double idle_share = 0;                  // of the ranks' time before the tail
+  double orthogonalize_seconds = 0;       // part of parts.update: Muon's, of the rank where it takes longest
   int busiest_stage = 0;                  // no schedule is faster than this stage's work
   double calls = 0;                       // sends and receives of the rank that makes the most
   std::vector<double> busy_seconds;       // [S]
@@ -74,6 +76,10 @@ enum class PredictionDetail {
 absl::StatusOr<LayoutPrediction> PredictLayout(const ModelPlan& model, const BatchOptions& batch,
                                                const PipelineLayout& pipeline, const LayoutMachine& machine,
                                                PredictionDetail detail = PredictionDetail::kParts);
+
+// Returns the largest sum of `of`(matrix) over the matrices that one replica of each stage orthogonalises (Muon).  [S]
+std::vector<double> MostOfMuonByStage(const ModelPlan& model, const PipelineLayout& pipeline,
+                                      absl::FunctionRef<double(const ParameterRecord&)> of);
 
 // Returns the host's time for each forward and backward in a pipeline of `global_chunks` chunks: the launch, and two
 // calls if there are messages.

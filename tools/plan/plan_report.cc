@@ -5,6 +5,7 @@
 
 #include "kernels/adam.h"
 #include "kernels/linear.h"
+#include "kernels/orthogonalize.h"
 #include "layers/border.h"
 #include "layers/device_support.h"
 #include "layers/parameter_store.h"
@@ -91,6 +92,7 @@ absl::Status PredictStep(PlanReport& report) {
     report.optimizer_seconds = static_cast<double>(*std::max_element(parameters.begin(), parameters.end())) / shards /
                                report.rate.adam_elements_per_second;
   }
+  report.optimizer_seconds += report.muon_operations / (1e9 * report.rate.gflops);
   report.step_seconds = replay.makespan_seconds + report.optimizer_seconds;
   return absl::OkStatus();
 }
@@ -119,6 +121,11 @@ absl::StatusOr<PlanReport> LayOut(const TrainOptions& options, int ranks, const 
                                            PlannedResources(options.pipeline, ranks, stream.kind()), stream));
   HADAL_ASSIGN_OR_RETURN(report.layouts, TrainingLayouts(report.model, report.pipeline, stream));
   report.relu_mask_bytes = ReluMaskBytesOf(report, stream);
+  const std::vector<double> muon = MostOfMuonByStage(report.model, report.pipeline, [&](const ParameterRecord& matrix) {
+    return OrthogonalizeOperations(matrix.rows, matrix.columns, report.model.muon_steps,
+                                   /*by_halves=*/report.device == DeviceKind::kCpu);
+  });
+  report.muon_operations = *std::max_element(muon.begin(), muon.end());
   return report;
 }
 
@@ -131,6 +138,7 @@ constexpr int64_t kLaunchesOfASublayer = 5;
 ModelPlan PlannedModel(const TrainOptions& options, DeviceKind device) {
   ModelPlan model = ModelPlan::Make(options.model);
   if (device != DeviceKind::kCpu) model.compute_storage = DeviceStorage(options.precision);
+  model.muon_steps = options.optimizer.muon_steps();
   return model;
 }
 

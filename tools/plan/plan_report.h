@@ -63,6 +63,7 @@ struct PlanReport {
   int64_t relu_mask_bytes = 0;       // part of layouts: the most that a rank reserves for ReLU masks (relu_masks.h)
   double step_seconds = 0;           // by replay, plus the optimizer's
   double optimizer_seconds = 0;      // of the slowest rank
+  double muon_operations = 0;        // of the rank that orthogonalises most
   double bubble = 0;                 // share of the ranks' time, by replay
   std::optional<LayoutPrediction> prediction;  // if costs gave the times
   std::optional<ClusterNeeds> cluster;         // if requested

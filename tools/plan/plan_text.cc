@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "kernels/cuda_host/driver_memory.h"
 #include "kernels/cuda_host/own_memory.h"
+#include "kernels/orthogonalize.h"
 #include "layers/border.h"
 #include "pipeline/engine/memory_fit.h"
 #include "tools/output/human_units.h"
@@ -54,6 +55,29 @@ void AppendGains(const ModelOptions& model, std::string& text) {
   }
 }
 
+// "muon      12 matrices of 3.1M parameters, …"; the share is of the products of a step, without recomputation.
+void AppendMuon(const PlanReport& report, std::string& text) {
+  const ModelPlan& model = report.model;
+  const PipelineLayout& pipeline = report.pipeline;
+  if (model.muon_steps == 0) return;
+  int64_t matrices = 0, elements = 0, workspace = 0;
+  for (int32_t p = 0; p < std::ssize(model.parameters); ++p) {
+    if (!model.uses_muon(p)) continue;
+    const ParameterRecord& matrix = model.parameters[p];
+    ++matrices;
+    elements += matrix.elements();
+    workspace = std::max(workspace, OrthogonalizeFloats(matrix.rows, matrix.columns, model.read_storage(p)));
+  }
+  double products = 0;  // of a rank, the mean over the stages
+  for (const double cost : pipeline.costs) products += 6 * cost * pipeline.shape.micro_batches / pipeline.shape.stages;
+  absl::StrAppendFormat(&text,
+                        "muon      %d matrices of %s parameters, %d Newton-Schulz iterations: up to %.1f%% of a rank's "
+                        "operations in a step; %s of workspace\n",
+                        matrices, HumanCount(elements), model.muon_steps,
+                        100 * report.muon_operations / (products + report.muon_operations),
+                        HumanBytes(workspace * int64_t{sizeof(float)}));
+}
+
 void AppendHeader(const PlanReport& report, std::string& text) {
   const ModelOptions& model = report.model.options;
   const PipelineLayout& pipeline = report.pipeline;
@@ -72,8 +96,9 @@ void AppendHeader(const PlanReport& report, std::string& text) {
                         pipeline.recompute_every > 0
                             ? absl::StrFormat("recomputation every %d sublayers", pipeline.recompute_every)
                             : std::string("no recomputation"));
+  AppendMuon(report, text);
   if (pipeline.grid.replicas == 1) return;
-  absl::StrAppendFormat(&text, "replicas  %d of these pipelines, up to %d micro-batch(es) each, Adam's moments %s\n",
+  absl::StrAppendFormat(&text, "replicas  %d of these pipelines, up to %d micro-batch(es) each, moments %s\n",
                         pipeline.grid.replicas, pipeline.shape.micro_batches,
                         pipeline.shard_optimizer_state ? "sharded" : "on every replica");
 }

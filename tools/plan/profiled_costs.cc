@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "kernels/orthogonalize.h"
 #include "runtime/status_macros.h"
 #include "tools/config/config_loading.h"
 
@@ -43,6 +44,9 @@ class ProfiledCosts : public StepCosts {
 
   double UpdateSeconds(double held, double updated) const override {
     return kNano * (profile_.held_nanoseconds() * held + profile_.updated_nanoseconds() * updated);
+  }
+  double OrthogonalizeSeconds(const ParameterRecord& matrix, int32_t steps) const override {
+    return OrthogonalizeOperations(matrix.rows, matrix.columns, steps, /*by_halves=*/true) / peak_flops();
   }
   double SumSeconds() const override { return kNano * profile_.sum_nanoseconds(); }
   LinkRate Link(bool leaves_node) const override {

@@ -48,6 +48,14 @@ class RooflineCosts : public StepCosts {
     const double update_bytes = 7 * 4.0 + (machine_.precision == Precision::kBf16 ? 2 : 0);
     return (held * 2 * 4.0 + updated * update_bytes) / machine_.memory_bytes_per_second;
   }
+  // An iteration: three products, on a CPU two of them by halves, and two passes over A and A².
+  double OrthogonalizeSeconds(const ParameterRecord& matrix, int32_t steps) const override {
+    const auto n = static_cast<double>(std::min(matrix.rows, matrix.columns));
+    const auto m = static_cast<double>(std::max(matrix.rows, matrix.columns));
+    const auto product = [&](double of_m, double k) { return ProductSeconds(machine_, n, of_m, k, element_bytes_); };
+    const double halves = machine_.precision == Precision::kBf16 ? 1 : 0.5;
+    return steps * (halves * (product(n, m) + product(n, n)) + product(m, n) + 2 * PassSeconds(3 * n * n * 4));
+  }
   double SumSeconds() const override { return 3 * 4.0 / machine_.memory_bytes_per_second; }
   LinkRate Link(bool leaves_node) const override { return leaves_node ? machine_.inter_node : machine_.intra_node; }
   double GapSeconds() const override { return machine_.gap_seconds; }

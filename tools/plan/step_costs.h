@@ -83,6 +83,8 @@ class StepCosts {
   // Seconds of the end of a step (zeroing gradients, their norm, Adam) on a rank that holds gradients of `held`
   // elements and updates `updated` of them.
   virtual double UpdateSeconds(double held, double updated) const = 0;
+  // Seconds in which Muon orthogonalises a matrix (kernels/orthogonalize.h).
+  virtual double OrthogonalizeSeconds(const ParameterRecord& matrix, int32_t steps) const = 0;
   // Seconds to add one element of another replica's gradient.
   virtual double SumSeconds() const = 0;
   // The link within a node, or between nodes.

@@ -139,6 +139,7 @@ absl::StatusOr<RunLayout> LayOutRun(const TrainArguments& arguments, const Train
   absl::StatusOr<std::vector<bool>> frozen = FrozenParameters(plan, options.frozen);
   HADAL_RETURN_IF_ERROR(Explained(frozen.status(), arguments));
   plan.frozen = *std::move(frozen);
+  plan.muon_steps = options.optimizer.muon_steps();
   const absl::StatusOr<int64_t> limit = MemoryLimit(plan, options, ranks, common);
   HADAL_RETURN_IF_ERROR(Explained(limit.status(), arguments));
   const RankResources resources{

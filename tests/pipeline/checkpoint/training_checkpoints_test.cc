@@ -25,8 +25,10 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-ModelPlan Plan(int32_t d_ff, int32_t decoder_layers) {
-  return TinyPlan({.decoder_layers = decoder_layers, .d_ff = d_ff});
+ModelPlan Plan(int32_t d_ff, int32_t decoder_layers, bool muon) {
+  ModelPlan plan = TinyPlan({.decoder_layers = decoder_layers, .d_ff = d_ff});
+  plan.muon_steps = muon ? 5 : 0;
+  return plan;
 }
 
 std::vector<int32_t> All(const ModelPlan& plan) {
@@ -48,8 +50,8 @@ class Listener : public MetricsSink {
 struct Attempt {
   // `rank`: the one whose state this is, of so many `replicas`.
   explicit Attempt(const std::string& run_directory, int32_t d_ff = 8, RetentionPolicy retention = {.keep_last = 0},
-                   int replicas = 1, int rank = 0, int32_t decoder_layers = 1)
-      : plan(Plan(d_ff, decoder_layers)),
+                   int replicas = 1, int rank = 0, int32_t decoder_layers = 1, bool muon = false)
+      : plan(Plan(d_ff, decoder_layers, muon)),
         pipeline(MakePipelineLayout(plan, {.micro_batches = 2, .source_tokens = 8, .target_tokens = 8},
                                     {.replicas = replicas}, replicas, rank)
                      .value()),
@@ -224,6 +226,35 @@ TEST_F(TrainingCheckpointsTest, AnotherModelIsAnErrorAndNoReasonToLookFurther) {
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("of another model"));
   EXPECT_THAT(attempt.warnings, IsEmpty());
+}
+
+// Of a matrix its momentum comes back, of all others both moments; with another optimizer its weights alone.
+TEST_F(TrainingCheckpointsTest, MuonsMomentumIsNoAdamsMoment) {
+  const auto attempt = [&](bool muon) {
+    return std::make_unique<Attempt>(run_.path(), 8, RetentionPolicy{.keep_last = 0}, 1, 0, 1, muon);
+  };
+  const auto saving = attempt(true);
+  ASSERT_TRUE(saving->checkpoints.Claim(0).ok());
+  ASSERT_TRUE(saving->Save(3, 1).ok());
+  const auto resumed = attempt(true);
+  ASSERT_TRUE(resumed->checkpoints.LoadLatest().ok());
+  int matrices = 0;
+  for (const StateSlice& slice : resumed->state.slices()) {
+    const bool muon = resumed->plan.uses_muon(slice.parameter);
+    matrices += muon ? 1 : 0;
+    EXPECT_EQ(slice.first_moment[0], 2);
+    EXPECT_EQ(slice.second_moment.empty(), muon);
+    if (!muon) {
+      EXPECT_EQ(slice.second_moment[0], 3);
+    }
+  }
+  EXPECT_EQ(matrices, 4 + 2 + 8 + 2) << "encoder, decoder";
+  const auto adam = attempt(false);
+  const absl::Status refused = adam->checkpoints.LoadLatest().status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("optimizer.kind = \"muon\", the run has \"adam\""));
+  ASSERT_TRUE(adam->checkpoints.Load(FindNamed(Directory(3)), LoadedState::kWeights).ok());
+  EXPECT_THAT(adam->Values(), ElementsAre(1, 0, 0));
 }
 
 TEST_F(TrainingCheckpointsTest, GoingBackSaysWhatItSetsAside) {

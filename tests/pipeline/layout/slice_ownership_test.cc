@@ -3,6 +3,7 @@
 #include <map>
 
 #include "gtest/gtest.h"
+#include "kernels/orthogonalize.h"
 #include "tests/support/small_model.h"
 
 namespace hadal {
@@ -151,6 +152,40 @@ TEST(SliceOwnership, RoundsBecomeCompleteInTheirOrder) {
     EXPECT_EQ(first.rbegin()->second, -1) << "the table, which is tied, is last";
     int32_t before = std::numeric_limits<int32_t>::max();
     for (const auto& [round, sublayer] : first) EXPECT_LE(sublayer, std::exchange(before, sublayer)) << round;
+  }
+}
+
+// Each of Muon's matrices, of up to two slices here, has one owner and one round, and its operations are balanced to
+// within the costliest; the others' elements to within a slice.
+TEST(SliceOwnership, MuonsMatricesAreWholeAndBalanced) {
+  for (const Storage storage : {Storage::kFloat32, Storage::kBFloat16}) {
+    ModelPlan plan = PlanOf(768, 1000);
+    plan.compute_storage = storage;
+    plan.muon_steps = 5;
+    for (const int replicas : {1, 2, 3, 5}) {
+      const std::vector<OwnedSlice> slices = SlicesOfStage(plan, PipelineOf(plan, 2, replicas), 1);
+      std::map<int32_t, std::pair<int, int>> places;  // of matrices
+      std::vector<double> operations(replicas, 0), others(replicas, 0);
+      double total = 0, costliest = 0;
+      for (const OwnedSlice& slice : slices) {
+        if (!plan.uses_muon(slice.parameter)) {
+          others[slice.replica] += static_cast<double>(slice.elements);
+          continue;
+        }
+        const auto [place, is_new] = places.emplace(slice.parameter, std::pair(slice.replica, slice.round));
+        EXPECT_EQ(place->second, std::pair(slice.replica, slice.round)) << plan.ParameterName(slice.parameter);
+        if (!is_new) continue;
+        const ParameterRecord& matrix = plan.parameters[slice.parameter];
+        const double cost = OrthogonalizeOperations(matrix.rows, matrix.columns, 5, true);
+        operations[slice.replica] += cost;
+        total += cost;
+        costliest = std::max(costliest, cost);
+      }
+      EXPECT_GT(places.size(), 20u);
+      EXPECT_LE(*std::max_element(operations.begin(), operations.end()), total / replicas + costliest);
+      const auto [least, most] = std::minmax_element(others.begin(), others.end());
+      EXPECT_LE(*most - *least, static_cast<double>(2 * kSliceElements));
+    }
   }
 }
 

@@ -81,14 +81,14 @@ TEST(BenchKernels, MeasuresEveryKernelOfADevice) {
         "residual_norm backward, dropout", "cross_entropy", "embedding forward, dropout", "embedding backward, dropout",
         "relu_backward", "attention forward", "attention backward", "attention forward, causal",
         "attention backward, causal", "linear forward", "linear forward, bias, ReLU, dropout",
-        "linear backward input, ReLU", "linear backward weight", "linear backward weight, bias"}) {
+        "linear backward input, ReLU", "linear backward weight", "linear backward weight, bias", "orthogonalize"}) {
     EXPECT_EQ(measured[kernel].size(), 2u) << kernel;
   }
   for (const char* kernel : {"adam, bf16 copy", "add", "sum_of_squares", "convert from fp32", "convert from bf16",
                              "linear forward, bias, ReLU, mask", "linear backward input, mask"}) {
     EXPECT_EQ(measured[kernel].size(), 1u) << kernel;
   }
-  EXPECT_EQ(measured.size(), 24u);
+  EXPECT_EQ(measured.size(), 25u);
   ExpectBytesCountedByHand(speeds, Storage::kFloat32);
   ExpectBytesCountedByHand(speeds, Storage::kBFloat16);
   EXPECT_EQ(BytesOf(speeds, "adam, bf16 copy", "96", Storage::kFloat32), 30 * 96);

@@ -76,6 +76,8 @@ TEST(RunOptionsFields, DefaultsAreThoseOfTheOptionStructs) {
   EXPECT_EQ(from_schema.pipeline.recompute_every, structs.pipeline.recompute_every);
   EXPECT_EQ(from_schema.pipeline.graphs, structs.pipeline.graphs);
   EXPECT_EQ(from_schema.optimizer.decays_vectors, structs.optimizer.decays_vectors);
+  EXPECT_EQ(from_schema.optimizer.kind, structs.optimizer.kind);
+  EXPECT_EQ(from_schema.optimizer.muon, structs.optimizer.muon);
   EXPECT_EQ(from_schema.rate.schedule, structs.rate.schedule);
   EXPECT_EQ(from_schema.sampling_temperature, structs.sampling_temperature);
   EXPECT_EQ(from_schema.validation.bleu_tokenizer, structs.validation.bleu_tokenizer);
@@ -101,7 +103,8 @@ constexpr char kEveryField[] = R"(
     pipeline { stages: 2 chunks: 2 schedule: "interleaved_1f1b" split: [2, 5, 8] outstanding_sends: 3 recompute_auto: true
                memory_limit_bytes: 1234567890123 wait_timeout_seconds: 1.5 threads: 6 replicas: 3 optimizer_sharding: "none"
                placement: "stages_together" transport: "host" graphs: "off" }
-    optimizer { beta1: 0.8 beta2: 0.95 epsilon: 1e-6 weight_decay: 0.01 clip_norm: 0.5 decay_of: "matrices" frozen: "encoder.*" }
+    optimizer { beta1: 0.8 beta2: 0.95 epsilon: 1e-6 weight_decay: 0.01 clip_norm: 0.5 decay_of: "matrices" frozen: "encoder.*" kind: "muon"
+                muon { momentum: 0.9 nesterov: false steps: 6 coefficients: [3, -4, 2] scale: "original" rate_factor: 40 } }
     learning_rate { schedule: "polynomial" peak: 0.001 warmup_updates: 11 warmup_initial_rate: 1e-5 end_rate: 1e-6 power: 2
                     decay_fraction: 0.1 decay_shape: "cosine" }
     stop { steps: 5000 epochs: 1.5 minutes: 2.5 patience: 4 }
@@ -180,6 +183,12 @@ TEST(RunOptionsFields, EveryOtherFieldArrives) {
   EXPECT_EQ(train.pipeline.recompute_every, 0);
   EXPECT_FALSE(train.optimizer.decays_vectors);
   EXPECT_THAT(train.frozen, ElementsAre("encoder.*"));
+  EXPECT_EQ(train.optimizer.kind, OptimizerKind::kMuon);
+  EXPECT_EQ(train.optimizer.muon, (MuonOptions{.momentum = 0.9,
+                                               .nesterov = false,
+                                               .iteration = {.steps = 6, .a = 3, .b = -4, .c = 2},
+                                               .scale = MuonScale::kOriginal,
+                                               .rate_factor = 40}));
   EXPECT_EQ(train.validation.metric, ValidationMetric::kChrf);
   EXPECT_EQ(train.model.block, (Block{.norm = NormKind::kRms,
                                       .norm_epsilon = 1e-6,

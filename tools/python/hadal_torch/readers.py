@@ -13,7 +13,8 @@ from hadal_torch.tensors import read_safetensors
 
 
 def read_checkpoint(directory: str, kind: str = "weight") -> "dict[str, np.ndarray]":
-    """name → float32 array of a checkpoint; `kind`: "weight", or Adam's "adam_m" or "adam_v".
+    """name → float32 array of a checkpoint; `kind`: "weight", or Adam's "adam_m" or "adam_v". Where Muon updates a matrix, its
+    "adam_m" is the momentum (a mean, as torch.optim.Muon's momentum_buffer), and it has no "adam_v".
 
     Keys of its files are KIND/NAME/SLICE, slices of at most 2^20 elements, row-major (pipeline/checkpoint/checkpoint_manifest.h).
     """
@@ -26,7 +27,7 @@ def read_checkpoint(directory: str, kind: str = "weight") -> "dict[str, np.ndarr
             if found_kind == kind:
                 slices.setdefault(name, {})[int(index)] = value.ravel()
     return {name: np.concatenate([slices[name][i] for i in sorted(slices[name])]).reshape(shape)
-            for name, *shape in manifest["parameters"]}
+            for name, *shape in manifest["parameters"] if name in slices}
 
 
 _RECORD = np.dtype([("first_token", "<i8"), ("prefix_tokens", "<i4"), ("source_tokens", "<i4"), ("target_tokens", "<i4"),
