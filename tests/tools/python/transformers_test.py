@@ -17,7 +17,7 @@ from hadal_torch import Model, Refusal
 from hadal_torch.architectures import to_transformers
 from hadal_torch.huggingface import read_huggingface, write_huggingface
 from hadal_torch.model import EOS, pad
-from hadal_torch.plain import VASWANI
+from hadal_torch.plain import block_of
 from hadal_torch.tensors import read_safetensors, write_safetensors
 from random_models import GPT2, LLAMA, METHODS, WORDS, language_model, plain_model, sentences
 
@@ -287,12 +287,13 @@ class ImportTest(Folder):
             read_huggingface(self.folder())
 
 
-# transformers 4.44 has no width of a head in Llama.
+# transformers 4.44 has no width of a head in Llama, and no Qwen3.
 WIDE = {"head_width": 6} if transformers.__version__ >= "4.57" else {}
 LANGUAGE_MODELS = {
     "llama": {"block": LLAMA},
     "llama, shared keys, biases": {"block": {**LLAMA, **WIDE, "kv_heads": 2, "biases": "qkv", "activation": "gelu"}, "sharing": "none"},
     "llama, all biases": {"block": {**LLAMA, "biases": "all"}},
+    **({"qwen3": {"block": {**LLAMA, **WIDE, "kv_heads": 2, "query_key_norm": True}}} if WIDE else {}),
     "gpt2": {"block": GPT2},
     "gpt2, untied": {"block": {**GPT2, "activation": "gelu"}, "sharing": "none"},
 }
@@ -340,7 +341,7 @@ class LanguageModelTest(Folder):
                     self.assertLess((self.expected(back) - wanted).abs().max(), 1e-6)
                     if method == "pre_ln" and kind in LANGUAGE_MODELS:
                         self.assert_equal_models(plain, back)
-                        self.assertEqual({**VASWANI, **plain.model["block"]}, back.model["block"])
+                        self.assertEqual(block_of(plain.model), block_of(back.model))
 
     def test_gradients(self):
         for kind, settings in LANGUAGE_MODELS.items():
@@ -367,7 +368,8 @@ class LanguageModelTest(Folder):
         llama = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 64, **sizes}
         gpt2 = {"n_embd": 16, "n_layer": 2, "n_head": 4, "n_positions": 64, **sizes}
         torch.manual_seed(5)
-        for model in (transformers.LlamaForCausalLM(transformers.LlamaConfig(**llama, num_key_value_heads=2)),
+        qwen3 = [transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**llama, num_key_value_heads=2, head_dim=6))] if WIDE else []
+        for model in (*qwen3, transformers.LlamaForCausalLM(transformers.LlamaConfig(**llama, num_key_value_heads=2)),
                       transformers.LlamaForCausalLM(transformers.LlamaConfig(**llama, tie_word_embeddings=True, attention_bias=True, mlp_bias=True)),
                       transformers.GPT2LMHeadModel(transformers.GPT2Config(**gpt2))):
             model.eval()

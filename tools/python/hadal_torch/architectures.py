@@ -1,4 +1,4 @@
-"""Models of transformers that are one stack of layers, each a table of names and settings: LlamaForCausalLM, GPT2LMHeadModel.
+"""Models of transformers that are one stack of layers, each a table of names and settings: LlamaForCausalLM, Qwen3ForCausalLM, GPT2LMHeadModel.
 
     to_transformers      a plain model → (config.json, tensors)
     from_transformers    config.json and tensors → a plain model without its vocabulary
@@ -9,7 +9,7 @@ output's apart. A bias or shift that the architecture has and the model has not 
 
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -66,6 +66,11 @@ LLAMA = Architecture(
               "hidden_act": "silu", "attention_bias": False, "mlp_bias": False, "tie_word_embeddings": False},
     ignored=r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq")
 
+QWEN3 = replace(
+    LLAMA, name="Qwen3ForCausalLM", model_type="qwen3", block={**LLAMA.block, "query_key_norm": True}, biases={"attention_bias": "self_attn."},
+    layer_modules={**LLAMA.layer_modules, "self_attn.q_norm": "self_attn.q_norm", "self_attn.k_norm": "self_attn.k_norm"},
+    fixed={"use_sliding_window": False}, defaults={**LLAMA.defaults, "head_dim": 128, "max_position_embeddings": 32768})
+
 GPT2 = Architecture(
     "GPT2LMHeadModel", "gpt2", "transformer.", "h",
     {"wte": "decoder.embed_tokens", "wpe": "decoder.embed_positions", "ln_f": "decoder.layer_norm"},
@@ -81,7 +86,7 @@ GPT2 = Architecture(
               "tie_word_embeddings": True},
     ignored=r"h\.\d+\.attn\.(masked_)?bias")
 
-ARCHITECTURES = {architecture.model_type: architecture for architecture in (LLAMA, GPT2)}
+ARCHITECTURES = {architecture.model_type: architecture for architecture in (LLAMA, QWEN3, GPT2)}
 
 
 def _modules(architecture: Architecture, layers: int):
@@ -197,7 +202,7 @@ def _settings(origin: str, architecture: Architecture, config: dict) -> dict:
     # As hadal's presets have them: 0 for the rest's.
     for name, usual in (("kv_heads", model["heads"]), ("head_width", model["d_model"] / model["heads"])):
         block[name] = 0 if block.get(name) == usual else block.get(name, 0)
-    return plain_settings(True, **model, block={**VASWANI, **block})
+    return plain_settings(True, **model, block={name: value for name, value in block.items() if value != VASWANI[name]})
 
 
 def from_transformers(origin: str, config: dict, path: str, tensors: "dict[str, np.ndarray]") -> PlainModel:

@@ -137,8 +137,11 @@ class Model(torch.nn.Module):
         def shared(y):
             return split(y, self.kv_heads).repeat_interleave(self.heads // self.kv_heads, 1)
 
-        q = turn(split(self.linear(x, name + ".q_proj"), self.heads))
-        k = turn(shared(self.linear(keys, name + ".k_proj")))
+        def normed(y, norm):
+            return self.norm(y, f"{name}.{norm}") if self.block["query_key_norm"] else y
+
+        q = turn(normed(split(self.linear(x, name + ".q_proj"), self.heads), "q_norm"))
+        k = turn(normed(shared(self.linear(keys, name + ".k_proj")), "k_norm"))
         v = shared(self.linear(keys, name + ".v_proj"))
         scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
         output = torch.softmax(scores.masked_fill(mask, -math.inf), -1) @ v

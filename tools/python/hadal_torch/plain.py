@@ -126,7 +126,8 @@ def position_table(count: int, d: int) -> np.ndarray:
 
 # The block where "block" or one of its fields is not stored (layers/model_options.h, Block).
 VASWANI = {"norm": "layer", "norm_epsilon": 1e-5, "norm_shift": True, "activation": "relu", "gated": False, "biases": "all",
-           "positions": "sinusoidal", "rotary_theta": 10000.0, "rotary_share": 1.0, "kv_heads": 0, "head_width": 0, "scale_embedding": True}
+           "positions": "sinusoidal", "rotary_theta": 10000.0, "rotary_share": 1.0, "kv_heads": 0, "head_width": 0, "scale_embedding": True,
+           "query_key_norm": False}
 
 
 def block_of(model: dict) -> dict:
@@ -168,9 +169,9 @@ def plain_shapes(model: dict) -> "dict[str, tuple[int, ...]]":
         if block["biases"] == "all" or (block["biases"] == "qkv" and name.endswith(("q_proj", "k_proj", "v_proj"))):
             shapes[name + ".bias"] = (rows,)
 
-    def norm(name):
+    def norm(name, width=d):
         for kind in ("weight", "bias") if block["norm_shift"] else ("weight",):
-            shapes[f"{name}.{kind}"] = (d,)
+            shapes[f"{name}.{kind}"] = (width,)
 
     has_encoder = model["encoder_layers"] > 0
     attentions_of = {"encoder": ["self_attn"], "decoder": ["self_attn", "encoder_attn"]} if has_encoder else {"decoder": ["self_attn"]}
@@ -183,6 +184,8 @@ def plain_shapes(model: dict) -> "dict[str, tuple[int, ...]]":
             for attention in attentions:
                 for product, rows, columns in (("q", queries, d), ("k", keys, d), ("v", keys, d), ("out", d, queries)):
                     linear(f"{layer}.{attention}.{product}_proj", rows, columns)
+                for vector in ("q_norm", "k_norm") if block["query_key_norm"] else ():
+                    norm(f"{layer}.{attention}.{vector}", block["head_width"])
                 norm(f"{layer}.{attention}_layer_norm")
             for product in ("fc1", "fc3") if block["gated"] else ("fc1",):
                 linear(f"{layer}.{product}", hidden, d)
