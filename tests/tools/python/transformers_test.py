@@ -484,7 +484,7 @@ class LanguageModelTest(Folder):
 
     def test_what_transformers_has_not_is_refused_by_name(self):
         cases = {
-            "takes Post-LN language models": language_model("deepnorm", block=GPT2),
+            'GPT2LMHeadModel has decoder layers whose norm is "pre"': language_model("deepnorm", block=GPT2),
             "GPT2LMHeadModel has model.block.positions 'learned', this model 'none'": language_model("pre_ln", block={**GPT2, "positions": "none"}),
             "LlamaForCausalLM has model.block.rotary_share 1.0, this model 0.5": language_model("pre_ln", block={**LLAMA, "rotary_share": 0.5}),
             "GPT2LMHeadModel has model.block.kv_heads 4, this model 2": language_model("pre_ln", block={**GPT2, "kv_heads": 2}),
@@ -495,6 +495,76 @@ class LanguageModelTest(Folder):
         for reason, plain in cases.items():
             with self.subTest(reason), self.assertRaisesRegex(Refusal, reason):
                 write_huggingface(plain, self.folder())
+
+
+class EncoderAloneTest(Folder):
+    BERT = {"activation": "gelu", "positions": "learned", "scale_embedding": False, "embedding_norm": True, "norm_epsilon": 1e-12}
+    SOURCES = [source for source, _ in sentences()]
+
+    def expected(self, plain):
+        with torch.no_grad():
+            return torch.cat([Model.of(plain, torch.float64).log_probabilities(pad([source]), None)[0] for source in self.SOURCES])
+
+    def found(self, model):
+        rows = [model(input_ids=torch.tensor([source])).logits[0].double() for source in self.SOURCES]
+        return torch.log_softmax(torch.cat(rows), -1)
+
+    def encoder(self, method, **settings):
+        return plain_model(**{**METHODS[method], "layers": (3, 0), "spread": 0.2, "block": self.BERT, **settings})
+
+    def test_there_and_back_of_every_method(self):
+        cases = [("post_ln", {}), ("post_ln", {"sharing": "none"}), ("deepnorm", {}), ("branchnorm", {}), ("admin", {}),
+                 ("post_ln", {"block": {"embedding_norm": True}}), ("deepnorm", {"block": {**self.BERT, "biases": "none", "norm_shift": False}})]
+        for method, settings in cases:
+            with self.subTest(method, **settings):
+                plain, folder = self.encoder(method, **settings), self.folder()
+                write_huggingface(plain, folder)
+                model, info = transformers.AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True, attn_implementation="eager")
+                self.assertFalse(info["missing_keys"] or info["mismatched_keys"] or info["unexpected_keys"], info)
+                with torch.no_grad():
+                    found = self.found(model.eval())
+                wanted, back = self.expected(plain), read_huggingface(folder)
+                self.assertLess((found - wanted).abs().max(), 1e-5)
+                self.assertLess((self.expected(back) - wanted).abs().max(), 1e-6)
+                if method == "post_ln" and settings.get("block") is None:
+                    self.assertEqual(plain.weights.keys(), back.weights.keys())
+                    for name, value in plain.weights.items():
+                        np.testing.assert_array_equal(value, back.weights[name], name)
+
+    def test_models_of_transformers(self):
+        torch.manual_seed(5)
+        model = transformers.BertForMaskedLM(transformers.BertConfig(
+            vocab_size=50, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=64,
+            initializer_range=0.2, pad_token_id=1)).eval()
+        folder = self.folder()
+        model.save_pretrained(folder)
+        Path(folder, "vocabulary.txt").write_text("".join(f"{word} 1\n" for word in WORDS), "utf-8")
+        wanted = read_huggingface(folder)
+        with torch.no_grad():
+            self.assertLess((self.found(model) - self.expected(wanted)).abs().max(), 1e-5)
+        path = os.path.join(folder, "model.safetensors")
+        weights = read_safetensors(path)
+        weights["cls.predictions.decoder.bias"] = weights["cls.predictions.bias"]
+        old = {name.removeprefix("bert.").replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): value
+               for name, value in weights.items()}
+        write_safetensors(path, {**old, "pooler.dense.weight": np.zeros((16, 16), np.float32)})
+        for name, value in read_huggingface(folder).weights.items():
+            np.testing.assert_array_equal(value, wanted.weights[name], name)
+        weights["cls.predictions.decoder.bias"] = np.ones(50, np.float32)
+        write_safetensors(path, weights)
+        with self.assertRaisesRegex(Refusal, "cls.predictions.bias and cls.predictions.decoder.bias differ"):
+            read_huggingface(folder)
+
+    def test_the_tokenizer_knows_the_mask(self):
+        plain, folder = self.encoder("deepnorm"), self.folder()
+        plain.vocabularies = {"vocabulary.txt": "".join(f"{word} 1\n" for word in [*WORDS[:45], "<mask>"]).encode()}
+        write_huggingface(plain, folder)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        self.assertEqual(tokenizer(f"word3 {tokenizer.mask_token} word7")["input_ids"], [7, 49, 11, EOS])
+        filled = transformers.pipeline("fill-mask", model=folder)("word3 <mask> word7", top_k=1)[0]
+        with torch.no_grad():
+            row = Model.of(plain).log_probabilities(pad([[7, 49, 11, EOS]]), None)[0, 1]
+        self.assertEqual(filled["token"], int(row.argmax()))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""Models of transformers that are one stack of layers, each a table of names and settings: LlamaForCausalLM, Qwen3ForCausalLM, GPT2LMHeadModel.
+"""Models of transformers that are one stack of layers, each a table of names and settings: LlamaForCausalLM, Qwen3ForCausalLM,
+GPT2LMHeadModel, and BertForMaskedLM, an encoder alone.
 
     to_transformers      a plain model → (config.json, tensors)
     from_transformers    config.json and tensors → a plain model without its vocabulary
 
-Beside fold.py's folds, GPT-2's learned positions hold sinusoids, and a factor of the embeddings goes into a table of their own, the
+Beside fold.py's folds, GPT-2's and BERT's learned positions hold sinusoids, and a factor of the embeddings goes into a table of their own, the
 output's apart. A bias or shift that the architecture has and the model has not is written as zeros.
 """
 
@@ -13,19 +14,18 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from hadal_torch.fold import fold
+from hadal_torch.fold import fold, require_plain_input
 from hadal_torch.plain import MOST_POSITIONS, VASWANI, PlainModel, block_of, check_layers, check_weights, plain_settings, plain_shapes, position_table
 from hadal_torch.refusal import Refusal
 
 FORMAT = "huggingface"
-_TABLE, _HEAD = "decoder.embed_tokens.weight", "decoder.output_projection.weight"
 
 
 @dataclass(frozen=True)
 class Architecture:
     name: str
     model_type: str
-    prefix: str  # of every tensor's name but the head's; files of the model without its head lack it
+    prefix: str  # of every tensor's name but those of `head`; files of the model without its head lack it
     layers: str  # the list of layers
     modules: "dict[str, str]"  # outside the layers: theirs → hadal's
     layer_modules: "dict[str, str | tuple[str, ...]]"  # in a layer: theirs → hadal's, or those whose rows it has one below the other
@@ -38,11 +38,18 @@ class Architecture:
     fixed: "dict[str, object]" = field(default_factory=dict)  # others that change the model, with the one value that is written and read
     defaults: "dict[str, object]" = field(default_factory=dict)  # of transformers, where config.json has none; that of `fixed` is its value
     ignored: str = "$^"  # pattern of tensors that old files have and no model needs
+    renamed: "dict[str, str]" = field(default_factory=dict)  # parts of names in old files
+    stack: str = "decoder"
+    norm: str = "pre"
+    table: str = "lm_head.weight"  # the output's
+    head: "dict[str, str]" = field(default_factory=dict)  # modules without the prefix: theirs → hadal's
+    head_bias: str = ""  # tensor of the logits' bias, hadal's "….lm_head.bias"
+    token_types: str = ""  # table of which hadal has row 0 in its positions
 
     def biased(self, name: str, config: dict) -> bool:
         """Whether one of its modules, of hadal's name in a layer or outside, has a bias or a shift."""
-        if "embed" in name or not self.biases:
-            return "embed" not in name
+        if name.endswith(("embed_tokens", "embed_positions")) or not self.biases:
+            return not name.endswith(("embed_tokens", "embed_positions"))
         return not name.endswith("norm") and any(config[setting] for setting, begin in self.biases.items() if name.startswith(begin))
 
 
@@ -86,25 +93,55 @@ GPT2 = Architecture(
               "tie_word_embeddings": True},
     ignored=r"h\.\d+\.attn\.(masked_)?bias")
 
-ARCHITECTURES = {architecture.model_type: architecture for architecture in (LLAMA, QWEN3, GPT2)}
+BERT = Architecture(
+    "BertForMaskedLM", "bert", "bert.", "encoder.layer",
+    {"embeddings.word_embeddings": "encoder.embed_tokens", "embeddings.position_embeddings": "encoder.embed_positions",
+     "embeddings.LayerNorm": "encoder.layernorm_embedding"},
+    {"attention.self.query": "self_attn.q_proj", "attention.self.key": "self_attn.k_proj", "attention.self.value": "self_attn.v_proj",
+     "attention.output.dense": "self_attn.out_proj", "attention.output.LayerNorm": "self_attn_layer_norm", "intermediate.dense": "fc1",
+     "output.dense": "fc2", "output.LayerNorm": "final_layer_norm"},
+    transposed=False,
+    sizes={"vocab_size": "target_vocabulary", "hidden_size": "d_model", "intermediate_size": "d_ff", "num_hidden_layers": "encoder_layers",
+           "num_attention_heads": "heads", "max_position_embeddings": "max_positions", "layer_norm_eps": "block.norm_epsilon",
+           "hidden_dropout_prob": "dropout", "attention_probs_dropout_prob": "attention_dropout"},
+    block={"norm": "layer", "gated": False, "positions": "learned", "embedding_norm": True}, activation="hidden_act",
+    fixed={"is_decoder": False, "position_embedding_type": "absolute"},
+    defaults={"layer_norm_eps": 1e-12, "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1, "hidden_act": "gelu",
+              "tie_word_embeddings": True},
+    ignored=r"pooler\..*|cls\.seq_relationship\..*|embeddings\.position_ids",
+    renamed={"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}, stack="encoder", norm="post",
+    table="cls.predictions.decoder.weight", head_bias="cls.predictions.bias", token_types="bert.embeddings.token_type_embeddings.weight",
+    head={"cls.predictions.transform.dense": "encoder.lm_head.dense", "cls.predictions.transform.LayerNorm": "encoder.lm_head.layer_norm"})
+
+ARCHITECTURES = {architecture.model_type: architecture for architecture in (LLAMA, QWEN3, GPT2, BERT)}
 
 
 def _modules(architecture: Architecture, layers: int):
     """(theirs, hadal's, hadal's without the layer) of every module."""
     for theirs, ours in architecture.modules.items():
         yield architecture.prefix + theirs, [ours], ours
+    for theirs, ours in architecture.head.items():
+        yield theirs, [ours], ours
     for i in range(layers):
         for theirs, names in architecture.layer_modules.items():
             names = [names] if isinstance(names, str) else list(names)
-            yield f"{architecture.prefix}{architecture.layers}.{i}.{theirs}", [f"decoder.layers.{i}.{name}" for name in names], names[0]
+            yield f"{architecture.prefix}{architecture.layers}.{i}.{theirs}", [f"{architecture.stack}.layers.{i}.{name}" for name in names], names[0]
 
 
 def _is_product(name: str) -> bool:
-    return "embed" not in name and not name.endswith("norm")
+    return "embed" not in name and not name.endswith("norm")  # layernorm_embedding is none, too
+
+
+def _tables(architecture: Architecture) -> "tuple[str, str]":
+    """hadal's names of the embedding and of an output table of its own."""
+    stack = architecture.stack
+    return f"{stack}.embed_tokens.weight", "encoder.lm_head.weight" if stack == "encoder" else "decoder.output_projection.weight"
 
 
 def _misfit(architecture: Architecture, model: dict, block: dict) -> str:
     """The first field of the block that the architecture has not, or ""."""
+    if model[f"{architecture.stack}_layers"] == 0 or model[architecture.stack]["norm"] != architecture.norm:
+        return f"{architecture.name} has {architecture.stack} layers whose norm is \"{architecture.norm}\""
     wanted = {**{name: value for name, value in VASWANI.items() if name not in _FREE}, **architecture.block}
     for name, value in (("kv_heads", model["heads"]), ("head_width", model["d_model"] / model["heads"])):
         wanted[name] = block[name] if f"block.{name}" in architecture.sizes.values() else value
@@ -120,8 +157,10 @@ def _config(architecture: Architecture, model: dict, block: dict, weights, tied:
         config[theirs] = block[ours.removeprefix("block.")] if ours.startswith("block.") else model[ours]
     config.update(architecture.fixed)
     config[architecture.activation] = [theirs for theirs, ours in _ACTIVATIONS.items() if ours == block["activation"]][-1]
+    if architecture.token_types:
+        config["type_vocab_size"] = 2
     for setting, begin in architecture.biases.items():
-        config[setting] = any(name.startswith(f"decoder.layers.0.{begin}") and name.endswith(".bias") for name in weights)
+        config[setting] = any(name.startswith(f"{architecture.stack}.layers.0.{begin}") and name.endswith(".bias") for name in weights)
     if block["positions"] == "rotary":  # transformers 4 reads the first two, 5 the last
         theta = block["rotary_theta"]
         config.update(rope_theta=theta, rope_scaling=None, rope_parameters={"rope_type": "default", "rope_theta": theta})
@@ -131,24 +170,26 @@ def _config(architecture: Architecture, model: dict, block: dict, weights, tied:
 def to_transformers(plain: PlainModel) -> "tuple[dict, dict[str, np.ndarray]]":
     """Raises Refusal, with the reason, for what no architecture can hold."""
     folded, model, block = fold(plain, FORMAT), plain.model, block_of(plain.model)
-    if not folded.pre_norm:
-        raise Refusal(f"{FORMAT}: the decoders of transformers that hadal knows are Pre-LN, and decoder.norm is \"post\"; "
-                      "--format ctranslate2 takes Post-LN language models")
+    require_plain_input(folded, FORMAT)
+    if block["positions"] == "sinusoidal":
+        block["positions"] = "learned"
+        folded.weights[f"{plain.stacks()[0]}.embed_positions.weight"] = position_table(model["max_positions"], model["d_model"]).astype(np.float32)
+    misfits = [_misfit(architecture, model, block) for architecture in ARCHITECTURES.values()]
+    if all(misfits):
+        raise Refusal(f"{FORMAT} has no architecture for this model: {'; '.join(misfits)}. "
+                      "Only `hadal checkpoint export` without --format and hadal_torch.Model hold it, and --format ctranslate2 many language models")
+    architecture = list(ARCHITECTURES.values())[misfits.index("")]
     table, tied = folded.target_table, model["sharing"] != "none" and not block["scale_embedding"]
     if block["scale_embedding"]:
         table = (table * math.sqrt(model["d_model"])).astype(np.float32)
-    weights = {**folded.weights, _TABLE: table, **({} if tied else {_HEAD: folded.output_table})}
-    if block["positions"] == "sinusoidal":
-        block["positions"] = "learned"
-        weights["decoder.embed_positions.weight"] = position_table(model["max_positions"], model["d_model"]).astype(np.float32)
-    misfits = [_misfit(architecture, model, block) for architecture in ARCHITECTURES.values()]
-    if all(misfits):
-        raise Refusal(f"{FORMAT} has no architecture for this block: {'; '.join(misfits)}. "
-                      "Only `hadal checkpoint export` without --format and hadal_torch.Model hold this model")
-    architecture = list(ARCHITECTURES.values())[misfits.index("")]
+    weights = {**folded.weights, _tables(architecture)[0]: table}
     config = _config(architecture, model, block, weights, tied)
-    tensors = {} if tied else {"lm_head.weight": weights.pop(_HEAD)}
-    for theirs, ours, short in _modules(architecture, model["decoder_layers"]):
+    tensors = {} if tied else {architecture.table: folded.output_table}
+    if architecture.head_bias:
+        tensors[architecture.head_bias] = weights.pop(f"{architecture.stack}.lm_head.bias")
+    if architecture.token_types:
+        tensors[architecture.token_types] = np.zeros((2, model["d_model"]), np.float32)
+    for theirs, ours, short in _modules(architecture, model[f"{architecture.stack}_layers"]):
         matrices = [weights.pop(f"{name}.weight") for name in ours]
         whole = np.concatenate(matrices)
         tensors[f"{theirs}.weight"] = whole.T if architecture.transposed and _is_product(short) else whole
@@ -202,7 +243,7 @@ def _settings(origin: str, architecture: Architecture, config: dict) -> dict:
     # As hadal's presets have them: 0 for the rest's.
     for name, usual in (("kv_heads", model["heads"]), ("head_width", model["d_model"] / model["heads"])):
         block[name] = 0 if block.get(name) == usual else block.get(name, 0)
-    return plain_settings(True, **model, block={name: value for name, value in block.items() if value != VASWANI[name]})
+    return plain_settings(architecture.norm == "pre", **model, block={name: value for name, value in block.items() if value != VASWANI[name]})
 
 
 def from_transformers(origin: str, config: dict, path: str, tensors: "dict[str, np.ndarray]") -> PlainModel:
@@ -210,16 +251,29 @@ def from_transformers(origin: str, config: dict, path: str, tensors: "dict[str, 
     architecture = ARCHITECTURES[config["model_type"]]
     model = _settings(origin, architecture, config)
     prefix = architecture.prefix
-    tensors = {name if name == "lm_head.weight" else prefix + name.removeprefix(prefix): value for name, value in tensors.items()
+    for old, new in architecture.renamed.items():
+        tensors = {name.replace(old, new): value for name, value in tensors.items()}
+    apart = (architecture.table, architecture.head_bias or architecture.table, *(f"{name}." for name in architecture.head))
+    tensors = {name if name.startswith(apart) else prefix + name.removeprefix(prefix): value for name, value in tensors.items()
                if not re.fullmatch(architecture.ignored, name.removeprefix(prefix))}
-    layers = {"encoder": 0, "decoder": model["decoder_layers"]}
-    check_layers(f"{origin}/config.json", layers, path,
-                 [name.replace(f"{prefix}{architecture.layers}.", "decoder.layers.", 1) for name in tensors])
-    head = tensors.pop("lm_head.weight", None)
+    stack, (table, own) = architecture.stack, _tables(architecture)
+    check_layers(f"{origin}/config.json", {"encoder": 0, "decoder": 0, stack: model[f"{stack}_layers"]}, path,
+                 [name.replace(f"{prefix}{architecture.layers}.", f"{stack}.layers.", 1) for name in tensors])
+    head = tensors.pop(architecture.table, None)
     shapes, weights = plain_shapes(model), {}
     if model["sharing"] == "none" and head is None:
-        raise Refusal(f"{path} lacks lm_head.weight, and tie_word_embeddings is false: transformers would draw it at random")
-    for theirs, ours, short in _modules(architecture, model["decoder_layers"]):
+        raise Refusal(f"{path} lacks {architecture.table}, and tie_word_embeddings is false: transformers would draw it at random")
+    if architecture.head_bias:
+        bias, second = tensors.pop(architecture.head_bias, None), architecture.table.removesuffix("weight") + "bias"
+        if bias is None:
+            raise Refusal(f"{path} lacks {architecture.head_bias}: this is a model without its head, or one that transformers 4 cannot run")
+        if not np.array_equal(tensors.pop(prefix + second, bias), bias):
+            raise Refusal(f"{path}: {architecture.head_bias} and {second} differ: transformers 4 takes the one, 5 the other")
+        weights[f"{stack}.lm_head.bias"] = bias
+    if architecture.token_types in tensors:
+        positions = f"{prefix}embeddings.position_embeddings.weight"
+        tensors[positions] = tensors[positions] + tensors.pop(architecture.token_types)[0]
+    for theirs, ours, short in _modules(architecture, model[f"{stack}_layers"]):
         for kind in ("weight", "bias") if architecture.biased(short, {**architecture.defaults, **config}) else ("weight",):
             whole = tensors.pop(f"{theirs}.{kind}", None)
             if whole is None:
@@ -234,9 +288,9 @@ def from_transformers(origin: str, config: dict, path: str, tensors: "dict[str, 
     if tensors:
         raise Refusal(f"{path} has {len(tensors)} weights that {architecture.name} lacks, the first {min(tensors)}")
     if model["sharing"] == "none":
-        weights[_HEAD] = head
-    elif head is not None and not np.array_equal(head, weights[_TABLE]):
-        raise Refusal(f"{path}: tie_word_embeddings is true, and lm_head.weight differs from the embedding: transformers 4 takes the "
+        weights[own] = head
+    elif head is not None and not np.array_equal(head, weights[table]):
+        raise Refusal(f"{path}: tie_word_embeddings is true, and {architecture.table} differs from the embedding: transformers 4 takes the "
                       "embedding, 5 the head")
     for name in sorted(weights.keys() - shapes.keys()):  # a bias of a product that has none in hadal
         if np.any(weights.pop(name)):
