@@ -138,6 +138,11 @@ def _tables(architecture: Architecture) -> "tuple[str, str]":
     return f"{stack}.embed_tokens.weight", "encoder.lm_head.weight" if stack == "encoder" else "decoder.output_projection.weight"
 
 
+def _second_bias(architecture: Architecture) -> str:
+    """The name of the logits' bias beside the output's table."""
+    return architecture.table.removesuffix("weight") + "bias"
+
+
 def _misfit(architecture: Architecture, model: dict, block: dict) -> str:
     """The first field of the block that the architecture has not, or ""."""
     if model[f"{architecture.stack}_layers"] == 0 or model[architecture.stack]["norm"] != architecture.norm:
@@ -186,7 +191,9 @@ def to_transformers(plain: PlainModel) -> "tuple[dict, dict[str, np.ndarray]]":
     config = _config(architecture, model, block, weights, tied)
     tensors = {} if tied else {architecture.table: folded.output_table}
     if architecture.head_bias:
-        tensors[architecture.head_bias] = weights.pop(f"{architecture.stack}.lm_head.bias")
+        tensors[architecture.head_bias] = bias = weights.pop(f"{architecture.stack}.lm_head.bias")
+        if not tied:  # transformers 5 then reads the second name; tied, 4 and 5 the first
+            tensors[_second_bias(architecture)] = bias
     if architecture.token_types:
         tensors[architecture.token_types] = np.zeros((2, model["d_model"]), np.float32)
     for theirs, ours, short in _modules(architecture, model[f"{architecture.stack}_layers"]):
@@ -253,7 +260,8 @@ def from_transformers(origin: str, config: dict, path: str, tensors: "dict[str, 
     prefix = architecture.prefix
     for old, new in architecture.renamed.items():
         tensors = {name.replace(old, new): value for name, value in tensors.items()}
-    apart = (architecture.table, architecture.head_bias or architecture.table, *(f"{name}." for name in architecture.head))
+    apart = (architecture.table, _second_bias(architecture), architecture.head_bias or architecture.table,
+             *(f"{name}." for name in architecture.head))
     tensors = {name if name.startswith(apart) else prefix + name.removeprefix(prefix): value for name, value in tensors.items()
                if not re.fullmatch(architecture.ignored, name.removeprefix(prefix))}
     stack, (table, own) = architecture.stack, _tables(architecture)
@@ -264,10 +272,10 @@ def from_transformers(origin: str, config: dict, path: str, tensors: "dict[str, 
     if model["sharing"] == "none" and head is None:
         raise Refusal(f"{path} lacks {architecture.table}, and tie_word_embeddings is false: transformers would draw it at random")
     if architecture.head_bias:
-        bias, second = tensors.pop(architecture.head_bias, None), architecture.table.removesuffix("weight") + "bias"
+        bias, second = tensors.pop(architecture.head_bias, None), _second_bias(architecture)
         if bias is None:
             raise Refusal(f"{path} lacks {architecture.head_bias}: this is a model without its head, or one that transformers 4 cannot run")
-        if not np.array_equal(tensors.pop(prefix + second, bias), bias):
+        if not np.array_equal(tensors.pop(second, bias), bias):
             raise Refusal(f"{path}: {architecture.head_bias} and {second} differ: transformers 4 takes the one, 5 the other")
         weights[f"{stack}.lm_head.bias"] = bias
     if architecture.token_types in tensors:
