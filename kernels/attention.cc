@@ -29,7 +29,8 @@ void CheckShape(const AttentionShape& shape, int64_t query_rows, int64_t key_row
     HADAL_CHECK_LE(2 * shape.rotary.half(), columns / shape.heads);
     HADAL_CHECK_LE(cpu::MaxLength(shape), shape.rotary.table.rows);
   }
-  if (!shape.causal) return;
+  HADAL_CHECK_GE(shape.reach, 0);
+  if (!shape.causal && shape.reach == kWholeSentence) return;
   for (int64_t n = 0; n < shape.query_offsets.size; ++n) HADAL_CHECK_EQ(shape.query_offsets[n], shape.key_offsets[n]);
 }
 

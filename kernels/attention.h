@@ -2,7 +2,8 @@
 //
 // For each sentence n and head h, with queries Q = q[query rows of n, h·D .. h·D+D) and keys, values alike:
 //   P = softmax(Q·Kᵀ / sqrt(D) + mask)      output = dropout(P)·V
-// mask: none, or causal (key position ≤ query position; queries and keys are then the same sentences).
+// mask: none, or causal (key position ≤ query position; queries and keys are then the same sentences), each within a
+// sliding window (attention_reach.h). Tiles of keys outside all windows of a tile of queries are not read.
 // Grouped heads (arXiv 2305.13245): G heads of queries share the keys and values of head h / G. Rotary positions:
 // queries and keys turn (rotary.h) as they are read, d_q and d_k turn back as they are written: no other pass over
 // memory.
@@ -23,6 +24,7 @@
 // (aborts otherwise, with both values); outputs that do not overlap inputs. Blocking; allocates nothing.
 #pragma once
 
+#include "kernels/attention_reach.h"
 #include "kernels/device_batch.h"
 #include "kernels/rotary.h"
 #include "runtime/random.h"
@@ -32,13 +34,14 @@
 namespace hadal {
 
 struct AttentionShape {
-  ConstTokens query_offsets;  // [sentences + 1], first 0
-  ConstTokens key_offsets;    // [sentences + 1], first 0
-  int32_t heads = 1;          // H
-  int32_t group = 1;          // G, divides H
-  bool causal = false;        // REQUIRES: equal query and key offsets
-  Rotary rotary;              // REQUIRES: a row for each position, 2h ≤ D
-  DeviceTiles device_tiles;   // on a device: the sentences' tiles in device memory; may be empty
+  ConstTokens query_offsets;       // [sentences + 1], first 0
+  ConstTokens key_offsets;         // [sentences + 1], first 0
+  int32_t heads = 1;               // H
+  int32_t group = 1;               // G, divides H
+  bool causal = false;             // REQUIRES: equal query and key offsets
+  int32_t reach = kWholeSentence;  // of a window; REQUIRES: ≥ 0, and if not kWholeSentence, equal offsets
+  Rotary rotary;                   // REQUIRES: a row for each position, 2h ≤ D
+  DeviceTiles device_tiles;        // on a device: the sentences' tiles in device memory; may be empty
 };
 
 struct AttentionForwardArgs {

@@ -17,11 +17,12 @@ void CachedAttention(const Stream& stream, const CachedAttentionArgs& args) {
   HADAL_CHECK_EQ(args.output.columns, args.q.columns);
   HADAL_CHECK_EQ(args.lengths.size, rows);
   HADAL_CHECK_GE(args.index.size, rows * args.index_stride);
+  HADAL_CHECK_GE(args.reach, 0);
   for (int64_t i = 0; i < rows; ++i) {
     HADAL_CHECK_GE(args.lengths[i], 1);
     HADAL_CHECK_LE(args.lengths[i], args.index_stride);
     if (args.rotary.active()) HADAL_CHECK_LE(args.lengths[i], args.rotary.table.rows);
-    for (int64_t p = 0; p < args.lengths[i]; ++p) {
+    for (int64_t p = FirstPosition(args.lengths[i], args.reach); p < args.lengths[i]; ++p) {
       HADAL_CHECK_GE(args.index[i * args.index_stride + p], 0);
       HADAL_CHECK_LT(args.index[i * args.index_stride + p], args.cache.rows);
     }

@@ -5,6 +5,8 @@
 //   output[i, h] = Σ_p softmax_p(q[i,h]·key(p,h/G) / sqrt(D)) · value(p,h/G)
 // With rotary positions (rotary.h) q[i] turns as it is read, at position lengths[i] − 1; cached keys are turned
 // already.
+// With a sliding window (attention_reach.h) the sum begins at position max(0, lengths[i] − 1 − reach): earlier rows are
+// not read.
 // A step has one query per hypothesis, so the cost is one read of the cached rows; nothing is gathered or copied.
 // Source: Vaswani et al. 2017 eq. 1.
 // Shapes: B hypotheses, H heads of width D, K = H / G heads of keys; a cache row is [key (K·D) | value (K·D)].
@@ -15,6 +17,7 @@
 // asynchronous on a device; allocates nothing.
 #pragma once
 
+#include "kernels/attention_reach.h"
 #include "kernels/rotary.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
@@ -33,10 +36,11 @@ struct CachedAttentionArgs {
   const int32_t* device_index = nullptr;
   const int32_t* device_lengths = nullptr;
   int32_t heads = 1;
-  int32_t group = 1;  // G, divides H
-  Rotary rotary;      // REQUIRES: a row for each position
-  AnyMatrix output;   // [B, H·D] (=): written
-  Vector scratch;     // CachedAttentionScratch(...) floats; empty on a device
+  int32_t group = 1;               // G, divides H
+  Rotary rotary;                   // REQUIRES: a row for each position
+  int32_t reach = kWholeSentence;  // of a window; REQUIRES: ≥ 0
+  AnyMatrix output;                // [B, H·D] (=): written
+  Vector scratch;                  // CachedAttentionScratch(...) floats; empty on a device
 };
 void CachedAttention(const Stream& stream, const CachedAttentionArgs& args);
 

@@ -23,6 +23,7 @@
 #include "kernels/device_batch.h"
 #include "kernels/embedding.h"
 #include "kernels/glu.h"
+#include "kernels/head_norm.h"
 #include "kernels/head_scale.h"
 #include "kernels/hyper_connection.h"
 #include "kernels/linear.h"
@@ -55,6 +56,8 @@ struct DeviceKernels {
   DeviceKernel<FoldArgs> fold = nullptr;
   DeviceKernel<GluForwardArgs> glu_forward = nullptr;
   DeviceKernel<GluBackwardArgs> glu_backward = nullptr;
+  DeviceKernel<HeadNormForwardArgs> head_norm_forward = nullptr;
+  DeviceKernel<HeadNormBackwardArgs> head_norm_backward = nullptr;
   DeviceKernel<HeadScaleForwardArgs> head_scale_forward = nullptr;
   DeviceKernel<HeadScaleBackwardArgs> head_scale_backward = nullptr;
   bool (*has_relu_mask)(const Stream& stream, const ReluMaskArgs& args) = nullptr;

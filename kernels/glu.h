@@ -1,8 +1,9 @@
 // Gated linear unit (Dauphin et al. 2017, arXiv 1612.08083) and its gradient, as torch.nn.functional.glu:
 //
-//   forward    y[r, c] = z[r, c] · σ(z[r, W + c])                          σ(t) = 1 / (1 + e^−t)
-//   backward   dz[r, c] = dy[r, c] · σ;   dz[r, W + c] = dy[r, c] · z[r, c] · σ·(1 − σ)
-// Shapes: z, dz [R, 2W]; y, dy [R, W]. Storage: dy is fp32; z is fp32, or on a device bf16, and y then fp32 or bf16.
+//   forward    y = value ⊙ σ(gate)                            σ(t) = 1 / (1 + e^−t)
+//   backward   d_value = dy ⊙ σ;   d_gate = dy ⊙ value ⊙ σ·(1 − σ)
+// Shapes: all [R, W], possibly columns of wider matrices. Storage: value, gate and their gradients share one type, fp32
+// or on a device bf16; y and dy may each be of that type or fp32.
 // Numerics: each element is computed alone, so the number of threads changes no bit. REQUIRES: matching shapes (aborts
 // otherwise). Blocking on the CPU, asynchronous on a device; allocates nothing.
 #pragma once
@@ -13,14 +14,14 @@
 namespace hadal {
 
 struct GluForwardArgs {
-  ConstAnyMatrix z;
-  AnyMatrix y;  // (=): written
+  ConstAnyMatrix value, gate;
+  AnyMatrix y;  // (=): written; may be `value`
 };
 void GluForward(const Stream& stream, const GluForwardArgs& args);
 
 struct GluBackwardArgs {
-  ConstMatrix dy;
-  AnyMatrix z;  // the forward's z; overwritten by dz
+  ConstAnyMatrix dy, value, gate;
+  AnyMatrix d_value, d_gate;  // (=); each may be any of the inputs
 };
 void GluBackward(const Stream& stream, const GluBackwardArgs& args);
 

@@ -7,6 +7,7 @@
 // The angles are a table, filled once in double precision and rounded: no kernel computes a sine.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "runtime/check.h"
@@ -23,12 +24,26 @@ struct Rotary {
   int64_t half() const { return table.columns / 2; }  // h
 };
 
+// Llama 3.1's change of the frequencies w_c of a model trained on `positions`, for longer sentences: a pair of columns
+// that turns t = positions·w_c / 2π times within them has w_c / factor if t ≤ 1, w_c if t ≥ 4, and between the two
+// s·w_c + (1 − s)·w_c / factor with s = (t − 1) / 3.
+struct RotaryScaling {
+  double factor = 1;
+  double positions = 8192;
+
+  double Of(double frequency) const {
+    constexpr double kPi = 3.14159265358979323846;
+    const double share = std::clamp((positions * frequency / (2 * kPi) - 1) / 3, 0.0, 1.0);
+    return factor == 1 ? frequency : frequency * (share + (1 - share) / factor);
+  }
+};
+
 // Fills the table. REQUIRES: an even number of columns.
-inline void FillRotaryTable(double theta, Matrix table) {
+inline void FillRotaryTable(double theta, Matrix table, const RotaryScaling& scaling = {}) {
   HADAL_CHECK_EQ(table.columns % 2, 0);
   const int64_t half = table.columns / 2;
   for (int64_t c = 0; c < half; ++c) {
-    const double frequency = Pow(theta, -static_cast<double>(c) / static_cast<double>(half));
+    const double frequency = scaling.Of(Pow(theta, -static_cast<double>(c) / static_cast<double>(half)));
     for (int64_t p = 0; p < table.rows; ++p) {
       table.row(p)[c] = static_cast<float>(Cos(static_cast<double>(p) * frequency));
       table.row(p)[half + c] = static_cast<float>(Sin(static_cast<double>(p) * frequency));

@@ -14,6 +14,13 @@
 #include "runtime/check.h"
 
 namespace hadal {
+namespace {
+
+GluForwardArgs GluOf(const AnyMatrix& z, const AnyMatrix& y) {
+  return {.value = z.Columns(0, y.columns), .gate = z.Columns(y.columns, y.columns), .y = y};
+}
+
+}  // namespace
 
 double FrontEndProducts(const ModelOptions& options) {
   if (!options.reads_speech()) return 0;
@@ -142,13 +149,14 @@ void SpeechFrontEnd::ConvolveForward(const SublayerContext& context, const Convo
                                    .weight = context.parameters.ProductWeight(convolution.weight),
                                    .bias = context.parameters.ProductBias(convolution.weight + 1),
                                    .y = z});
-    GluForward(context.stream, {.z = z, .y = y.Rows(first, rows)});
+    GluForward(context.stream, GluOf(z, y.Rows(first, rows)));
   }
 }
 
 void SpeechFrontEnd::ConvolveBackward(const SublayerContext& context, const Convolution& convolution, ConstMatrix dy,
                                       Matrix dx) const {
-  GluBackward(context.stream, {.dy = dy, .z = convolution.z});
+  const AnyMatrix value = convolution.z.Columns(0, dy.columns), gate = convolution.z.Columns(dy.columns, dy.columns);
+  GluBackward(context.stream, {.dy = dy, .value = value, .gate = gate, .d_value = value, .d_gate = gate});
   for (int64_t first = 0; first < convolution.rows; first += block_rows_) {
     const int64_t rows = std::min(block_rows_, convolution.rows - first);
     const AnyMatrix u(unfolded_, rows, kConvolutionTaps * convolution.x.columns, storage_);
@@ -209,7 +217,7 @@ void SpeechFrontEnd::BackwardInput(const SublayerContext& context, const PartTen
                      .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual),
                      .device_tokens = context.device_batch == nullptr ? DeviceTokens() : context.device_batch->source,
                      .d_table = d_y});
-  GluForward(context.stream, {.z = both.first.z, .y = inner});
+  GluForward(context.stream, GluOf(both.first.z, inner));
   ConvolveBackward(context, both.second, d_y, d_inner);
   ConvolveBackward(context, both.first, d_inner, {});
 }

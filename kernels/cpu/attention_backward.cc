@@ -71,7 +71,7 @@ void BackwardOfSoftmax(const AttentionBackwardArgs& args, const cpu::AttentionPa
   }
   for (int64_t column = 0; column < tile.queries; column += hn::Lanes(d)) {
     const QueryVector vector(tile, column);
-    const Vec reference = hn::LoadU(d, m.d_scores + column);  // key 0, which every query sees
+    const Vec reference = hn::LoadU(d, m.d_scores + column);  // key 0; without a window every query sees it
     const Vec delta = ProbabilitiesOverKeys(args, pair, tile, vector, hn::Load(d, log2_sums + column), reference, m);
     for (int64_t at = column; at < vector.end * kTile; at += kTile) {
       const Vec p = hn::LoadU(d, m.probabilities + at);
@@ -92,10 +92,11 @@ void BackwardTile(const AttentionBackwardArgs& args, const cpu::AttentionPair& p
     return x.Rows(first_row, tile.queries).Columns(first_column, head_width);
   };
   const auto keys_of = [&](const ConstMatrix& x) {
-    return x.Rows(pair.first_key, pair.keys).Columns(pair.key_head * head_width, head_width);
+    return x.Rows(pair.first_key + tile.first_key, tile.keys).Columns(pair.key_head * head_width, head_width);
   };
   const Rotary& rotary = args.shape.rotary;
-  const ConstMatrix turned_keys(scratch + layout.keys, pair.keys, head_width, width);
+  const int64_t skipped = tile.first_key * width;
+  const ConstMatrix turned_keys(scratch + layout.keys + skipped, tile.keys, head_width, width);
   const TileMatrices m = {scratch + layout.probabilities, scratch + layout.dropped, scratch + layout.d_scores};
 
   CopyTile(queries_of(args.q.floats()), scratch + layout.queries);
@@ -110,10 +111,10 @@ void BackwardTile(const AttentionBackwardArgs& args, const cpu::AttentionPair& p
 
   CopyTile(queries_of(args.d_output.floats()), scratch + layout.d_output);
   AddSumOverQueries(tile, args.dropout.active() ? m.dropped : m.probabilities, scratch + layout.d_output, width,
-                    scratch + layout.d_values);
-  AddSumOverQueries(tile, m.d_scores, scratch + layout.queries, width, scratch + layout.d_keys);
+                    scratch + layout.d_values + skipped);
+  AddSumOverQueries(tile, m.d_scores, scratch + layout.queries, width, scratch + layout.d_keys + skipped);
   float* d_queries = scratch + layout.output;
-  SumOverKeys(tile, m.d_scores, scratch + layout.keys, width, d_queries);
+  SumOverKeys(tile, m.d_scores, scratch + layout.keys + skipped, width, d_queries);
   TurnTile(rotary, tile.first_query, true, tile.queries, width, d_queries);
   for (int64_t i = 0; i < tile.queries; ++i) {
     StoreScaledRow(d_queries + i * width, static_cast<float>(scale),
@@ -134,7 +135,7 @@ void BackwardUnit(const AttentionBackwardArgs& args, const cpu::AttentionPair& u
   std::fill_n(d_values, unit.keys * width, 0.0f);
   cpu::ForHeadsOfUnit(args.shape, unit, [&](const cpu::AttentionPair& pair) HWY_ATTR {
     for (int64_t first = 0; first < pair.queries; first += kTile) {
-      BackwardTile(args, pair, AttentionTile(pair, first, args.shape.causal), layout, scratch);
+      BackwardTile(args, pair, AttentionTile(pair, first, args.shape), layout, scratch);
     }
   });
   TurnTile(args.shape.rotary, 0, true, unit.keys, width, d_keys);

@@ -31,17 +31,19 @@ HWY_INLINE Vec MaximumOverKeys(const QueryVector& vector, const float* scores) {
   const float* s = scores + vector.column;
   Vec m0 = hn::Set(d, -kInfinity), m1 = m0, m2 = m0, m3 = m0;
   int64_t j = 0;
-  for (; j + 4 <= vector.seen_by_all; j += 4) {
+  const auto look = [&](Vec& maximum) HWY_ATTR {
+    const Vec seen = hn::IfThenElse(vector.Sees(j), hn::LoadU(d, s + j * kTile), hn::Set(d, -kInfinity));
+    maximum = hn::Max(maximum, seen);
+  };
+  for (; j < vector.all_from; ++j) look(m0);
+  for (; j + 4 <= vector.all_to; j += 4) {
     m0 = hn::Max(m0, hn::LoadU(d, s + (j + 0) * kTile));
     m1 = hn::Max(m1, hn::LoadU(d, s + (j + 1) * kTile));
     m2 = hn::Max(m2, hn::LoadU(d, s + (j + 2) * kTile));
     m3 = hn::Max(m3, hn::LoadU(d, s + (j + 3) * kTile));
   }
-  for (; j < vector.seen_by_all; ++j) m0 = hn::Max(m0, hn::LoadU(d, s + j * kTile));
-  for (; j < vector.end; ++j) {
-    const Vec seen = hn::IfThenElse(vector.Sees(j), hn::LoadU(d, s + j * kTile), hn::Set(d, -kInfinity));
-    m1 = hn::Max(m1, seen);
-  }
+  for (; j < vector.all_to; ++j) m0 = hn::Max(m0, hn::LoadU(d, s + j * kTile));
+  for (; j < vector.end; ++j) look(m1);
   return hn::Max(hn::Max(m0, m1), hn::Max(m2, m3));
 }
 
@@ -97,11 +99,11 @@ void ForwardTile(const AttentionForwardArgs& args, const cpu::AttentionPair& pai
     queries = ConstMatrix(scratch + layout.queries, tile.queries, head_width, width);
   }
   TransposeTile(queries, scale, queries_t, kTile);
-  MultiplyKeysByQueries(tile, keys, queries_t, scores);
+  MultiplyKeysByQueries(tile, keys.Rows(tile.first_key, tile.keys), queries_t, scores);
   HWY_ALIGN float reciprocals[kTile];
   HWY_ALIGN float log_sums[kTile];
   SoftmaxOverKeys(args, pair, tile, scores, reciprocals, log_sums);
-  SumOverKeys(tile, scores, scratch + layout.keys, width, output);
+  SumOverKeys(tile, scores, scratch + layout.keys + tile.first_key * width, width, output);
   for (int64_t i = 0; i < tile.queries; ++i) {
     StoreScaledRow(output + i * width, reciprocals[i], args.output.floats().row(first_row + i) + first_column,
                    head_width);
@@ -144,7 +146,7 @@ void AttentionForwardKernel(const AttentionForwardArgs& args, const cpu::Attenti
     cpu::ForHeadsOfUnit(args.shape, unit, [&](const cpu::AttentionPair& pair) HWY_ATTR {
       if (pair.keys == 0) return ForwardWithoutKeys(args, pair);
       for (int64_t first = 0; first < pair.queries; first += kTile) {
-        ForwardTile(args, pair, AttentionTile(pair, first, args.shape.causal), keys, layout, scratch);
+        ForwardTile(args, pair, AttentionTile(pair, first, args.shape), keys, layout, scratch);
       }
     });
   });

@@ -1,13 +1,14 @@
 // Tiles of attention on the CPU, shared by forward and backward: up to 32 queries of one (sentence, head) pair, and all
-// keys of the pair.
+// keys of the pair that one of them sees. Keys are counted from the tile's first one.
 //
 // All matrices of keys by queries are transposed: row j is a key, columns are the tile's queries, stride
 // kAttentionTile. A softmax thus runs down columns, one vector of queries at a time. Sums over keys are plain chains in
 // ascending order, any number of keys needs no masks, and padding (queries up to a whole vector) does not mix with
 // results.
 //
-// Causal tiles: the queries i ≥ j − first_query see key j. Products are split into strips of kCausalStrip keys or
-// queries, and skip strips wholly above the diagonal. Hidden probabilities in the strips on the diagonal are exactly 0.
+// Causal tiles: the queries i ≥ j − place see key j. Products are split into strips of kCausalStrip keys or
+// queries, and skip strips wholly above the diagonal. Hidden probabilities in the strips on the diagonal, and outside a
+// window, are exactly 0.
 // A Highway "-inl" header: see dropout-inl.h.
 
 #if defined(HADAL_KERNELS_CPU_ATTENTION_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -39,17 +40,25 @@ inline constexpr double kLog2 = 0.6931471805599453;
 struct AttentionTile {
   int64_t first_query;  // position in the sentence
   int64_t queries;      // 1 .. kAttentionTile
-  int64_t keys;         // seen by at least one of the queries
+  int64_t reach;        // of the window
   bool causal;
+  int64_t first_key;  // position in the sentence, a multiple of kKeysPerBlock; 0 without a window
+  int64_t place;      // of the first query, counted from the first key
+  int64_t keys;       // up to the last one that at least one of the queries sees
 
-  AttentionTile(const cpu::AttentionPair& pair, int64_t first, bool is_causal)
-      : first_query(first), queries(std::min(cpu::kAttentionTile, pair.queries - first)), causal(is_causal) {
-    keys = causal ? std::min(pair.keys, first_query + queries) : pair.keys;
+  AttentionTile(const cpu::AttentionPair& pair, int64_t first, const AttentionShape& shape)
+      : first_query(first),
+        queries(std::min(cpu::kAttentionTile, pair.queries - first)),
+        reach(shape.reach),
+        causal(shape.causal),
+        first_key(std::max<int64_t>(0, first - reach) / kKeysPerBlock * kKeysPerBlock),
+        place(first - first_key) {
+    keys = std::min(pair.keys, first_query + queries + (causal ? 0 : reach)) - first_key;
   }
-  // The first query that sees key j.
-  int64_t FirstQueryOf(int64_t j) const { return causal ? std::max<int64_t>(0, j - first_query) : 0; }
-  // Keys that the queries before `end` see.
-  int64_t KeysBefore(int64_t end) const { return causal ? std::min(keys, first_query + end) : keys; }
+  // The first query that may see key j.
+  int64_t FirstQueryOf(int64_t j) const { return causal ? std::max<int64_t>(0, j - place) : 0; }
+  // Keys up to the last one that the queries before `end` see.
+  int64_t KeysBefore(int64_t end) const { return causal ? std::min(keys, place + end) : keys; }
   int64_t Strip(int64_t whole) const { return causal ? cpu::kCausalStrip : whole; }
 };
 
@@ -115,39 +124,49 @@ struct QueryVector {
   using Vec = hn::Vec<Tag>;
 
   int64_t column;
-  int64_t seen_by_all;  // all lanes see keys [0, seen_by_all)
-  int64_t end;          // some lanes or none see keys [seen_by_all, end); products read no later key
-  Vec positions;        // the queries' positions in the sentence
+  int64_t all_from, all_to;  // all lanes see keys [all_from, all_to)
+  int64_t end;               // some lanes or none see the other keys of [0, end); products read no later key
+  int64_t first_block;       // key 0's number in the sentence, / kKeysPerBlock
+  Vec first_seen, last_seen;
 
-  QueryVector(const AttentionTile& tile, int64_t first_column) : column(first_column) {
-    const int64_t last = column + static_cast<int64_t>(hn::Lanes(Tag()));
+  QueryVector(const AttentionTile& tile, int64_t first_column)
+      : column(first_column), first_block(tile.first_key / kKeysPerBlock) {
+    const int64_t last = column + static_cast<int64_t>(hn::Lanes(Tag())), behind = tile.causal ? 0 : tile.reach;
     const int64_t strips = (last + cpu::kCausalStrip - 1) / cpu::kCausalStrip;
-    seen_by_all = tile.KeysBefore(column + 1);
+    all_to = std::min(tile.keys, tile.place + column + 1 + behind);
+    all_from = std::clamp<int64_t>(tile.place + last - 1 - tile.reach, 0, all_to);
     end = tile.KeysBefore(strips * cpu::kCausalStrip);
-    positions = hn::Iota(Tag(), static_cast<float>(tile.first_query + column));
+    const Vec places = hn::Iota(Tag(), static_cast<float>(tile.place + column));
+    first_seen = hn::Sub(places, hn::Set(Tag(), static_cast<float>(tile.reach)));
+    last_seen = hn::Add(places, hn::Set(Tag(), static_cast<float>(behind)));
   }
   // Lanes that see key j.
-  HWY_INLINE hn::Mask<Tag> Sees(int64_t j) const { return hn::Ge(positions, hn::Set(Tag(), static_cast<float>(j))); }
+  HWY_INLINE hn::Mask<Tag> Sees(int64_t j) const {
+    const Vec key = hn::Set(Tag(), static_cast<float>(j));
+    return hn::And(hn::Ge(last_seen, key), hn::Le(first_seen, key));
+  }
 };
 
-// Calls body(j, factor, masked) for the keys that a vector of queries sees, in ascending order. `factor` points to the
-// dropout factors of key j, one query per lane; null without dropout. `masked`: not all lanes see the key.
+// Calls body(j, factor, masked) for the keys [0, end) of a vector of queries, in ascending order. `factor` points to
+// the dropout factors of key j, one query per lane; null without dropout. `masked`: not all lanes see the key.
 template <typename Body>
 HWY_INLINE void ForKeys(const QueryVector& vector, const Dropout& dropout, uint64_t first_row, uint32_t heads,
                         uint32_t head, Body&& body) {
   const QueryVector::Tag d;
   if (!dropout.active()) {
-    for (int64_t j = 0; j < vector.seen_by_all; ++j) body(j, nullptr, false);
-    for (int64_t j = vector.seen_by_all; j < vector.end; ++j) body(j, nullptr, true);
+    for (int64_t j = 0; j < vector.all_from; ++j) body(j, nullptr, true);
+    for (int64_t j = vector.all_from; j < vector.all_to; ++j) body(j, nullptr, false);
+    for (int64_t j = vector.all_to; j < vector.end; ++j) body(j, nullptr, true);
     return;
   }
   HWY_ALIGN float factors[kKeysPerBlock * HWY_MAX_BYTES / sizeof(float)];
   for (int64_t block = 0; block * kKeysPerBlock < vector.end; ++block) {
-    FillQueryDropoutFactors(dropout, first_row, heads, head, static_cast<uint32_t>(block), factors);
+    FillQueryDropoutFactors(dropout, first_row, heads, head, static_cast<uint32_t>(vector.first_block + block),
+                            factors);
     const int64_t block_end = std::min(vector.end, (block + 1) * kKeysPerBlock);
     const float* factor = factors;
     for (int64_t j = block * kKeysPerBlock; j < block_end; ++j, factor += hn::Lanes(d)) {
-      body(j, factor, j >= vector.seen_by_all);
+      body(j, factor, j < vector.all_from || j >= vector.all_to);
     }
   }
 }

@@ -38,8 +38,9 @@ void ForOwnPairs(const AttentionShape& shape, int thread, int threads, Body&& bo
                          .head = 0,
                          .key_head = 0};
   };
-  const auto work_of = [](const AttentionPair& pair) {
-    return pair.queries * pair.keys + pair.queries + pair.keys + 1;  // the last terms: copies and calls
+  const auto work_of = [&](const AttentionPair& pair) {
+    const int64_t seen = std::min(pair.keys, 2 * int64_t{shape.reach} + 1);
+    return pair.queries * seen + pair.queries + pair.keys + 1;  // the last terms: copies and calls
   };
   const int32_t key_heads = shape.heads / shape.group;
   int64_t total = 0;

@@ -27,7 +27,7 @@ struct CachedHead {
   const float* query;       // [D]
   const float* keys;        // of cache row 0; position p's entry is index[p] cache rows later
   const float* values;      // as keys
-  const int32_t* index;     // [length]
+  const int32_t* index;     // [length], of the first position that the query sees on
   int64_t cache_row_width;  // stride of the cache
   int64_t length;
   int64_t head_width;  // D
@@ -169,12 +169,13 @@ void CachedAttentionKernel(const CachedAttentionArgs& args, int64_t begin, int64
   const Matrix output = args.output.floats();
   const auto head_at = [&](int64_t number) {
     const int64_t i = number / heads, head = number % heads, column = head / args.group * head_width;
+    const int64_t first = FirstPosition(args.lengths[i], args.reach);
     return CachedHead{.query = q.row(i) + head * head_width,
                       .keys = cache.data + column,
                       .values = cache.data + key_columns + column,
-                      .index = args.index.data + i * args.index_stride,
+                      .index = args.index.data + i * args.index_stride + first,
                       .cache_row_width = cache.stride,
-                      .length = args.lengths[i],
+                      .length = args.lengths[i] - first,
                       .head_width = head_width};
   };
   const int64_t last = end * heads - 1;
@@ -184,7 +185,7 @@ void CachedAttentionKernel(const CachedAttentionArgs& args, int64_t begin, int64
     if (args.rotary.active()) {
       float* const turned = weights + args.index_stride;
       std::copy_n(head.query, head_width, turned);
-      TurnRow(args.rotary, head.length - 1, false, turned);
+      TurnRow(args.rotary, args.lengths[number / heads] - 1, false, turned);
       head.query = turned;
     }
     const float sum = Exponentials(head, next, weights);

@@ -14,7 +14,7 @@ namespace HWY_NAMESPACE {
 void GluForwardRows(const GluForwardArgs& args, int64_t begin, int64_t end) {
   const int64_t width = args.y.columns;
   for (int64_t row = begin; row < end; ++row) {
-    const float *value = args.z.floats().row(row), *gate = value + width;
+    const float *value = args.value.floats().row(row), *gate = args.gate.floats().row(row);
     float* y = args.y.floats().row(row);
     ForColumns(0, width, [&](auto d, int64_t c) HWY_ATTR {
       hn::StoreU(hn::Mul(hn::LoadU(d, value + c), Sigmoid(d, hn::LoadU(d, gate + c))), d, y + c);
@@ -25,13 +25,14 @@ void GluForwardRows(const GluForwardArgs& args, int64_t begin, int64_t end) {
 void GluBackwardRows(const GluBackwardArgs& args, int64_t begin, int64_t end) {
   const int64_t width = args.dy.columns;
   for (int64_t row = begin; row < end; ++row) {
-    const float* dy = args.dy.row(row);
-    float *value = args.z.floats().row(row), *gate = value + width;
+    const float *dy = args.dy.floats().row(row), *value = args.value.floats().row(row),
+                *gate = args.gate.floats().row(row);
+    float *d_value = args.d_value.floats().row(row), *d_gate = args.d_gate.floats().row(row);
     ForColumns(0, width, [&](auto d, int64_t c) HWY_ATTR {
       const auto share = Sigmoid(d, hn::LoadU(d, gate + c)), gradient = hn::LoadU(d, dy + c);
       const auto slope = hn::Mul(share, hn::Sub(hn::Set(d, 1.0f), share));
-      hn::StoreU(hn::Mul(hn::Mul(gradient, hn::LoadU(d, value + c)), slope), d, gate + c);
-      hn::StoreU(hn::Mul(gradient, share), d, value + c);
+      hn::StoreU(hn::Mul(hn::Mul(gradient, hn::LoadU(d, value + c)), slope), d, d_gate + c);
+      hn::StoreU(hn::Mul(gradient, share), d, d_value + c);
     });
   }
 }

@@ -10,6 +10,7 @@
 #include "kernels/cross_entropy.h"
 #include "kernels/embedding.h"
 #include "kernels/glu.h"
+#include "kernels/head_norm.h"
 #include "kernels/head_scale.h"
 #include "kernels/hyper_connection.h"
 #include "kernels/residual_norm.h"
@@ -27,6 +28,8 @@ void EmbeddingForward(const Stream& stream, const EmbeddingForwardArgs& args);
 void EmbeddingBackward(const Stream& stream, const EmbeddingBackwardArgs& args);
 void GluForward(const Stream& stream, const GluForwardArgs& args);
 void GluBackward(const Stream& stream, const GluBackwardArgs& args);
+void HeadNormForward(const Stream& stream, const HeadNormForwardArgs& args);
+void HeadNormBackward(const Stream& stream, const HeadNormBackwardArgs& args);
 void HeadScaleForward(const Stream& stream, const HeadScaleForwardArgs& args);
 void HeadScaleBackward(const Stream& stream, const HeadScaleBackwardArgs& args);
 void HyperReadForward(const Stream& stream, const HyperReadForwardArgs& args);

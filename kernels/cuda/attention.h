@@ -14,8 +14,9 @@
 // float, and are ex2.approx for BFloat16. Dropout masks are those of random.h.
 // Tensor cores: BFloat16 with heads of 32, 64 or 128 columns (rounding: tensor_attention.h). Everything else is plain
 // fp32 arithmetic, also heads whose columns turn only in part. The choice depends only on the type, the head's width
-// and what turns. Rotary positions: a block turns what it loads (keys again for each tile of queries, from a cache)
-// and turns gradients back in registers or shared memory: device memory has no other access.
+// and what turns. Windows: a block skips the tiles of the other side of which its rows see none. Rotary positions: a
+// block turns what it loads (keys again for each tile of queries, from a cache) and turns gradients back in registers
+// or shared memory: device memory has no other access.
 // REQUIRES: 1 ≤ head width ≤ 128; sentences of at most 65,536 tokens if dropout is active; causal: equal offsets.
 // Asynchronous.
 #pragma once
@@ -23,6 +24,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/attention_reach.h"
 #include "kernels/cuda/device_view.h"
 #include "kernels/cuda/dropout.h"
 #include "kernels/cuda/rotary.h"
@@ -56,6 +58,7 @@ struct AttentionShape {
   int32_t most_blocks = 4096;
   int32_t group = 1;  // heads of queries of a head of keys
   DeviceRotary rotary;
+  int32_t reach = kWholeSentence;  // of a window
 
   int32_t key_heads() const { return heads / group; }
 };

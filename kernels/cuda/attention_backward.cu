@@ -23,27 +23,28 @@ HADAL_DEVICE float DProbability(const Pairs& pairs, int j, const DeviceDropout& 
 struct QueryThread {
   AttentionTile tile;
   int row, group, width;
-  int64_t head, query, keys_end, own_end;  // the loop ends at keys_end; this query sees no key from own_end on
+  int64_t head, query;
+  SeenRows seen;  // by this query
   float log_sum_exp = 0.0f;
   RandomPosition position;
 };
 
-// Loads 32 keys and values from `first_key` on. Every thread of the block must call it.
+// Loads 32 keys and values from key `key` of the sentence on. Every thread of the block must call it.
 template <typename T, int kWidth>
-HADAL_DEVICE void FillPairs(const AttentionBackwardArgs<T>& args, const QueryThread& at, int64_t first_key,
-                            Shared<float> queries, Shared<float> d_outputs, Shared<float> others, Pairs& pairs) {
-  const int64_t column = at.head / args.shape.group * at.width;
+HADAL_DEVICE void FillPairs(const AttentionBackwardArgs<T>& args, const QueryThread& at, int key, Shared<float> queries,
+                            Shared<float> d_outputs, Shared<float> others, Pairs& pairs) {
+  const int64_t column = at.head / args.shape.group * at.width, first_key = at.tile.key_begin + key;
   Barrier();
   LoadTile<kWidth, kOtherRows>(others, args.k, first_key, at.tile.key_end, column, at.width, 1.0f, args.shape.rotary,
                                at.tile.key_begin);
   Barrier();
   DotRows<kWidth>(queries, at.row, others, at.group, pairs.probability);
-  const uint32_t seen = BitsBelow(first_key + kRowsOfThread * at.group, at.own_end);
+  const uint32_t seen = BitsOfSeen(key + kRowsOfThread * at.group, at.seen);
   HADAL_UNROLL for (int j = 0; j < kRowsOfThread; ++j) {
     pairs.probability[j] = seen >> j & 1 ? AttentionExp<T>(pairs.probability[j] - at.log_sum_exp) : 0.0f;
   }
   if (args.dropout.active()) {
-    const int64_t key_block = (first_key - at.tile.key_begin) / kRowsOfThread + at.group;
+    const int64_t key_block = key / kRowsOfThread + at.group;
     pairs.kept = KeptKeys(args.dropout, at.position, at.query, args.shape.heads, at.head, key_block);
   }
   Barrier();
@@ -68,11 +69,12 @@ HADAL_DEVICE void GradientsOfQueries(const AttentionBackwardArgs<T>& args, const
   at.tile = tile;
   at.row = ThreadIndex() / kGroups, at.group = ThreadIndex() % kGroups, at.width = args.shape.head_width;
   at.head = HeadOfBlock<kWidth>(), at.query = at.tile.first + at.row;
-  const int64_t column = at.head * at.width, place = at.query - at.tile.query_begin;
+  const int64_t column = at.head * at.width;
+  const int first_place = tile.first - tile.query_begin, place = first_place + at.row;
+  const int keys = tile.key_end - tile.key_begin;
   const DeviceRotary& rotary = args.shape.rotary;
-  at.keys_end = args.shape.causal ? at.tile.key_begin + (at.tile.first + at.tile.rows - at.tile.query_begin)
-                                  : int64_t{at.tile.key_end};
-  at.own_end = args.shape.causal ? at.tile.key_begin + place + 1 : int64_t{at.tile.key_end};
+  const SeenRows all = KeysOfQueries(args.shape, first_place, first_place + tile.rows - 1, keys);
+  at.seen = KeysOfQueries(args.shape, place, place, keys);
   if (at.row < at.tile.rows) at.log_sum_exp = Load(args.log_sum_exp.row(at.head) + at.query);
   if (args.dropout.active()) at.position = Load(args.dropout.position);
   LoadTile<kWidth, kRows>(queries, args.q, at.tile.first, at.tile.query_end, column, at.width, ScaleOf(at.width),
@@ -81,9 +83,9 @@ HADAL_DEVICE void GradientsOfQueries(const AttentionBackwardArgs<T>& args, const
 
   Pairs pairs;
   float first = 0.0f, probabilities = 0.0f, products = 0.0f;  // r, Σ P, Σ P (dP − r)
-  for (int64_t key = at.tile.key_begin; key < at.keys_end; key += kOtherRows) {
+  for (int key = all.loop_begin(); key < all.end; key += kOtherRows) {
     FillPairs<T, kWidth>(args, at, key, queries, d_outputs, others, pairs);
-    if (key == at.tile.key_begin) first = ShuffleFrom(pairs.d_weight[0], ThreadIndex() % kWarp / kGroups * kGroups);
+    if (key == all.loop_begin()) first = ShuffleFrom(pairs.d_weight[0], ThreadIndex() % kWarp / kGroups * kGroups);
     HADAL_UNROLL for (int j = 0; j < kRowsOfThread; ++j) {
       probabilities += pairs.probability[j];
       products = MulAdd(pairs.probability[j], DProbability(pairs, j, args.dropout) - first, products);
@@ -94,8 +96,8 @@ HADAL_DEVICE void GradientsOfQueries(const AttentionBackwardArgs<T>& args, const
   const float mean = probabilities == 0.0f ? 0.0f : products / probabilities;
 
   OwnColumns<kWidth> d_query;
-  const bool one_tile = at.keys_end - at.tile.key_begin <= kOtherRows;
-  for (int64_t key = at.tile.key_begin; key < at.keys_end; key += kOtherRows) {
+  const bool one_tile = all.end - all.loop_begin() <= kOtherRows;
+  for (int key = all.loop_begin(); key < all.end; key += kOtherRows) {
     if (!one_tile) FillPairs<T, kWidth>(args, at, key, queries, d_outputs, others, pairs);
     float d_scores[kRowsOfThread];
     HADAL_UNROLL for (int j = 0; j < kRowsOfThread; ++j) {
@@ -103,8 +105,8 @@ HADAL_DEVICE void GradientsOfQueries(const AttentionBackwardArgs<T>& args, const
     }
     StoreScores(gradients, at.row, at.group, d_scores);
     Barrier();  // the values have been read, the gradients are written
-    LoadTile<kWidth, kOtherRows>(others, args.k, key, at.tile.key_end, at.head / args.shape.group * at.width, at.width,
-                                 1.0f, rotary, at.tile.key_begin);
+    LoadTile<kWidth, kOtherRows>(others, args.k, at.tile.key_begin + key, at.tile.key_end,
+                                 at.head / args.shape.group * at.width, at.width, 1.0f, rotary, at.tile.key_begin);
     Barrier();
     AddWeightedRows<kWidth>(gradients, at.row, others, at.group, d_query);
   }
@@ -133,7 +135,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kBlockRows<kWidth>* kGroups) QueryGradient
 struct KeyThread {
   AttentionTile tile;
   int row, group, width;
-  int64_t head, first_seeing;  // the first query that sees this key
+  int64_t head, first_seeing, seeing_end;  // the queries that see this key
   RandomPosition position;
 };
 
@@ -158,7 +160,7 @@ HADAL_DEVICE void ToProbabilities(const AttentionBackwardArgs<T>& args, const Ke
                                   Pairs& pairs) {
   HADAL_UNROLL for (int i = 0; i < kRowsOfThread; ++i) {
     const int64_t query = first_query + kRowsOfThread * at.group + i;
-    const bool seen = at.row < at.tile.rows && query < at.tile.query_end && query >= at.first_seeing;
+    const bool seen = at.row < at.tile.rows && query < at.seeing_end && query >= at.first_seeing;
     const float log_sum_exp = seen ? Load(args.log_sum_exp.row(at.head) + query) : 0.0f;
     pairs.probability[i] = seen ? AttentionExp<T>(pairs.probability[i] - log_sum_exp) : 0.0f;
   }
@@ -195,17 +197,18 @@ HADAL_DEVICE void GradientsOfKeys(const AttentionBackwardArgs<T>& args, const At
   KeyThread at;
   at.tile = tile;
   at.row = ThreadIndex() / kGroups, at.group = ThreadIndex() % kGroups, at.width = args.shape.head_width;
-  const int64_t key_column = HeadOfBlock<kWidth>() * at.width, place = at.tile.first - at.tile.key_begin;
+  const int64_t key_column = HeadOfBlock<kWidth>() * at.width;
+  const int place = tile.first - tile.key_begin, queries = tile.query_end - tile.query_begin;
   const DeviceRotary& rotary = args.shape.rotary;
-  at.first_seeing = args.shape.causal ? at.tile.query_begin + place + at.row : int64_t{at.tile.query_begin};
+  const SeenRows all = QueriesOfKeys(args.shape, place, place + tile.rows - 1, queries),
+                 own = QueriesOfKeys(args.shape, place + at.row, place + at.row, queries);
+  at.first_seeing = tile.query_begin + own.begin, at.seeing_end = tile.query_begin + own.end;
   if (args.dropout.active()) at.position = Load(args.dropout.position);
   LoadTile<kWidth, kRows>(keys, args.k, at.tile.first, at.tile.key_end, key_column, at.width, 1.0f, rotary,
                           at.tile.key_begin);
   LoadTile<kWidth, kRows>(values, args.v, at.tile.first, at.tile.key_end, key_column, at.width, 1.0f);
 
   OwnColumns<kWidth> d_key, d_value;
-  // Causal: no query before the tile's first key sees any of its keys.
-  const int64_t begin = at.tile.query_begin + (args.shape.causal ? place / kOtherRows * kOtherRows : 0);
   const auto add_queries = [&](int64_t query) {
     const int64_t column = at.head * at.width;
     Pairs pairs;
@@ -237,7 +240,7 @@ HADAL_DEVICE void GradientsOfKeys(const AttentionBackwardArgs<T>& args, const At
   };
   for (int h = 0; h < args.shape.group; ++h) {
     at.head = HeadOfBlock<kWidth>() * args.shape.group + h;
-    for (int64_t query = begin; query < at.tile.query_end; query += kOtherRows) add_queries(query);
+    for (int query = all.loop_begin(); query < all.end; query += kOtherRows) add_queries(tile.query_begin + query);
   }
   TurnBack<kWidth>(rotary, place + at.row, at.row < at.tile.rows, keys, at.row, at.group, d_key);
   if (at.row >= at.tile.rows) return;

@@ -54,24 +54,24 @@ HADAL_DEVICE void AttendQueries(const AttentionForwardArgs<T>& args, const Atten
   RandomPosition position;
   if (args.dropout.active()) position = Load(args.dropout.position);
   LoadTile<kWidth, kRows>(queries, args.q, tile.first, tile.query_end, column, width, scale, rotary, tile.query_begin);
-  // Causal: query i of the sentence sees keys 0 … i, so the loop ends with the tile's last query.
-  const int64_t keys_end =
-      args.shape.causal ? tile.key_begin + (tile.first + tile.rows - tile.query_begin) : int64_t{tile.key_end};
-  const int64_t own_end = args.shape.causal ? tile.key_begin + (query - tile.query_begin) + 1 : int64_t{tile.key_end};
+  const int first_place = tile.first - tile.query_begin, keys = tile.key_end - tile.key_begin;
+  const SeenRows all = KeysOfQueries(args.shape, first_place, first_place + tile.rows - 1, keys),
+                 own = KeysOfQueries(args.shape, first_place + row, first_place + row, keys);
   OnlineSoftmax softmax;
   OwnColumns<kWidth> output;
-  for (int64_t first_key = tile.key_begin; first_key < keys_end; first_key += kOtherRows) {
+  for (int key = all.loop_begin(); key < all.end; key += kOtherRows) {
+    const int64_t first_key = tile.key_begin + key;
     Barrier();  // the previous iteration's values have been read
     LoadTile<kWidth, kOtherRows>(others, args.k, first_key, tile.key_end, key_column, width, 1.0f, rotary,
                                  tile.key_begin);
     Barrier();
     float scores[kRowsOfThread];
     DotRows<kWidth>(queries, row, others, group, scores);
-    const uint32_t seen = BitsBelow(first_key + kRowsOfThread * group, own_end);
+    const uint32_t seen = BitsOfSeen(key + kRowsOfThread * group, own);
     const float correction = Advance<T>(seen, scores, softmax);
     HADAL_UNROLL for (int c = 0; c < kWidth / kGroups; ++c) output.v[c] *= correction;
     if (args.dropout.active()) {
-      const int64_t key_block = (first_key - tile.key_begin) / kRowsOfThread + group;
+      const int64_t key_block = key / kRowsOfThread + group;
       const uint32_t kept = KeptKeys(args.dropout, position, query, args.shape.heads, head, key_block);
       HADAL_UNROLL for (int j = 0; j < kRowsOfThread; ++j) {
         scores[j] = kept >> j & 1 ? scores[j] * args.dropout.scale : 0.0f;

@@ -60,6 +60,22 @@ HADAL_DEVICE AttentionTile PartOfBlock(AttentionTile tile) {
   return tile;
 }
 
+// The rows of the other side that rows [first, last] of one see, counted from their sentence's first one: keys of
+// queries, or queries of keys. A loop over them begins at a multiple of kOtherRows.
+struct SeenRows {
+  int begin, end;
+
+  HADAL_DEVICE int loop_begin() const { return begin / kAttentionTileRows * kAttentionTileRows; }
+};
+HADAL_DEVICE SeenRows KeysOfQueries(const AttentionShape& shape, int first, int last, int keys) {
+  const int behind = shape.causal ? 0 : shape.reach;
+  return {first > shape.reach ? first - shape.reach : 0, keys - 1 - last > behind ? last + behind + 1 : keys};
+}
+HADAL_DEVICE SeenRows QueriesOfKeys(const AttentionShape& shape, int first, int last, int queries) {
+  const int before = shape.causal ? 0 : shape.reach;
+  return {first > before ? first - before : 0, queries - 1 - last > shape.reach ? last + shape.reach + 1 : queries};
+}
+
 inline constexpr int kGroups = 4;                           // threads of a row
 inline constexpr int kOtherRows = 32;                       // rows of the other side per iteration
 inline constexpr int kRowsOfThread = kOtherRows / kGroups;  // of the other side, whose scores a thread computes
@@ -205,9 +221,13 @@ HADAL_DEVICE void StoreScores(Shared<float> scores, int row, int group, const fl
 }
 
 // Returns a mask with bit j, j < 8, set if `first` + j < `end`.
-HADAL_DEVICE uint32_t BitsBelow(int64_t first, int64_t end) {
-  const int64_t count = end - first;
+HADAL_DEVICE uint32_t BitsBelow(int first, int end) {
+  const int count = end - first;
   return count >= kRowsOfThread ? 0xFFu : count > 0 ? (1u << count) - 1 : 0u;
+}
+// The same if `first` + j is one of `seen`.
+HADAL_DEVICE uint32_t BitsOfSeen(int first, const SeenRows& seen) {
+  return BitsBelow(first, seen.end) & ~BitsBelow(first, seen.begin);
 }
 
 // Sums over the four threads of a row.

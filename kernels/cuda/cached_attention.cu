@@ -70,7 +70,8 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) CachedAttentionKernel(CachedAtte
   Barrier();
   const float scale = 1.0f / SquareRoot(static_cast<float>(args.head_width));
   float maximum = MinusInfinity(), sum = 0.0f, output = 0.0f;
-  for (int32_t first = 0; first < length; first += kThreads) {
+  const int32_t begin = length > args.reach ? length - 1 - args.reach : 0;
+  for (int32_t first = begin; first < length; first += kThreads) {
     const DevicePointer<const int32_t> index = args.index + BlockX() * args.index_stride + first;
     const int count = length - first < kThreads ? length - first : kThreads;
     float score = MinusInfinity();

@@ -7,6 +7,7 @@
 // on its row alone, in every batch. Asynchronous.
 #pragma once
 
+#include "kernels/attention_reach.h"
 #include "kernels/cuda/device_view.h"
 #include "kernels/cuda/rotary.h"
 
@@ -25,6 +26,7 @@ struct CachedAttentionArgs {
   DeviceMatrix<T> output;                // [B, H·D] (=)
   int64_t group = 1;
   DeviceRotary rotary;  // turns q
+  int32_t reach = kWholeSentence;
 };
 template <typename T>  // float, BFloat16
 void CachedAttention(StreamHandle stream, const CachedAttentionArgs<T>& args);

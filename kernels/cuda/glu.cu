@@ -19,50 +19,54 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) GluForwardKernel(GluForwardArgs 
   const int64_t row = i / eights, column = 8 * (i % eights);
   if (row >= args.y.rows) return;
   const int count = static_cast<int>(width - column < 8 ? width - column : 8);
-  Eight value = LoadEight<kAligned>(ViewOf<Z>(args.z).row(row) + column, count);
-  const Eight gate = LoadEight<kAligned>(ViewOf<Z>(args.z).row(row) + (width + column), count);
+  Eight value = LoadEight<kAligned>(ViewOf<Z>(args.value).row(row) + column, count);
+  const Eight gate = LoadEight<kAligned>(ViewOf<Z>(args.gate).row(row) + column, count);
   HADAL_UNROLL for (int c = 0; c < 8; ++c) value.v[c] *= Sigmoid(gate.v[c]);
   StoreEight<kAligned>(ViewOf<Y>(args.y).row(row) + column, value, count);
 }
 
-template <typename Z, bool kAligned>
+template <typename Z, typename Y, bool kAligned>
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) GluBackwardKernel(GluBackwardArgs args) {
   const int64_t width = args.dy.columns, eights = (width + 7) / 8, i = BlockX() * kThreads + ThreadIndex();
   const int64_t row = i / eights, column = 8 * (i % eights);
   if (row >= args.dy.rows) return;
   const int count = static_cast<int>(width - column < 8 ? width - column : 8);
-  const DevicePointer<Z> values = ViewOf<Z>(args.z).row(row) + column,
-                         gates = ViewOf<Z>(args.z).row(row) + (width + column);
-  const Eight dy = LoadEight<kAligned>(ViewOf(args.dy).row(row) + column, count);
-  Eight value = LoadEight<kAligned>(values, count), gate = LoadEight<kAligned>(gates, count);
+  const Eight dy = LoadEight<kAligned>(ViewOf<Y>(args.dy).row(row) + column, count);
+  Eight value = LoadEight<kAligned>(ViewOf<Z>(args.value).row(row) + column, count);
+  Eight gate = LoadEight<kAligned>(ViewOf<Z>(args.gate).row(row) + column, count);
   HADAL_UNROLL for (int c = 0; c < 8; ++c) {
     const float open = Sigmoid(gate.v[c]);
     gate.v[c] = dy.v[c] * value.v[c] * open * (1.0f - open);
     value.v[c] = dy.v[c] * open;
   }
-  StoreEight<kAligned>(values, value, count);
-  StoreEight<kAligned>(gates, gate, count);
+  StoreEight<kAligned>(ViewOf<Z>(args.d_value).row(row) + column, value, count);
+  StoreEight<kAligned>(ViewOf<Z>(args.d_gate).row(row) + column, gate, count);
+}
+
+// Calls body(Z(), Y()) for the types of value and of y or dy.
+template <typename Body>
+void WithTypes(Storage value, Storage y, const Body& body) {
+  if (value == Storage::kFloat32) return body(float(), float());
+  WithElement(y, [&]<typename Y>(Y) { body(BFloat16(), Y()); });
 }
 
 }  // namespace
 
 void GluForward(StreamHandle stream, const GluForwardArgs& args) {
   if (args.y.rows == 0) return;
-  const bool aligned = InAlignedEights(args.y.columns, {args.z, args.y});
+  const bool aligned = InAlignedEights(args.y.columns, {args.value, args.gate, args.y});
   const LaunchShape shape = {.blocks_x = BlocksOf(args.y.rows, args.y.columns), .threads = kThreads};
-  const auto launch = [&]<typename Z, typename Y>(Z, Y) {
+  WithTypes(args.value.storage, args.y.storage, [&]<typename Z, typename Y>(Z, Y) {
     Launch(stream, shape, aligned ? GluForwardKernel<Z, Y, true> : GluForwardKernel<Z, Y, false>, args);
-  };
-  if (args.z.storage == Storage::kFloat32) return launch(float(), float());
-  WithElement(args.y.storage, [&]<typename Y>(Y) { launch(BFloat16(), Y()); });
+  });
 }
 
 void GluBackward(StreamHandle stream, const GluBackwardArgs& args) {
   if (args.dy.rows == 0) return;
-  const bool aligned = InAlignedEights(args.dy.columns, {args.dy, args.z});
+  const bool aligned = InAlignedEights(args.dy.columns, {args.dy, args.value, args.gate, args.d_value, args.d_gate});
   const LaunchShape shape = {.blocks_x = BlocksOf(args.dy.rows, args.dy.columns), .threads = kThreads};
-  WithElement(args.z.storage, [&]<typename Z>(Z) {
-    Launch(stream, shape, aligned ? GluBackwardKernel<Z, true> : GluBackwardKernel<Z, false>, args);
+  WithTypes(args.value.storage, args.dy.storage, [&]<typename Z, typename Y>(Z, Y) {
+    Launch(stream, shape, aligned ? GluBackwardKernel<Z, Y, true> : GluBackwardKernel<Z, Y, false>, args);
   });
 }
 

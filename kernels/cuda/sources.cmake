@@ -12,6 +12,7 @@ set(HADAL_CUDA_SOURCES
   cross_entropy.cu
   embedding.cu
   glu.cu
+  head_norm.cu
   head_scale.cu
   hyper_connection.cu
   linear_epilogue.cu

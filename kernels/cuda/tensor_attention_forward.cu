@@ -17,19 +17,20 @@ struct OnlineSoftmax {
 
 // The keys of a block's sentence, and of the lane's queries. Keys are numbered from the sentence's first one.
 struct QueryLane {
-  int head, keys;
-  int keys_end;    // the block's queries see no key from here on
-  int own_end[2];  // each of the lane's queries sees no key from here on
+  int head, keys, place;  // place: of the block's first query
+  SeenRows all;           // by the block's queries
+  int own_end[2];         // each of the lane's queries sees no key from here on
 };
 
 HADAL_DEVICE QueryLane ThisQueryLane(const AttentionForwardArgs<BFloat16>& args, const AttentionTile& tile) {
   const FragmentLane lane;
-  const int keys = tile.key_end - tile.key_begin;
-  QueryLane at = {.head = static_cast<int>(BlockY()), .keys = keys, .keys_end = keys, .own_end = {keys, keys}};
-  if (args.shape.causal) {
-    const int first = tile.first - tile.query_begin;
-    at.keys_end = first + tile.rows;
-    HADAL_UNROLL for (int h = 0; h < 2; ++h) at.own_end[h] = first + lane.row(h) + 1;
+  const int keys = tile.key_end - tile.key_begin, place = tile.first - tile.query_begin;
+  QueryLane at = {.head = static_cast<int>(BlockY()),
+                  .keys = keys,
+                  .place = place,
+                  .all = KeysOfQueries(args.shape, place, place + tile.rows - 1, keys)};
+  HADAL_UNROLL for (int h = 0; h < 2; ++h) {
+    at.own_end[h] = KeysOfQueries(args.shape, place + lane.row(h), place + lane.row(h), keys).end;
   }
   return at;
 }
@@ -83,11 +84,13 @@ HADAL_DEVICE void WalkKeys(const AttentionForwardArgs<BFloat16>& args, const Att
                            OnlineSoftmax& softmax, RowSums<kWidth>& output) {
   const float scale = 1.0f / SquareRoot(static_cast<float>(kWidth));
   const int column = at.head / args.shape.group * kWidth;
-  RowReader<kWidth, kAligned> readers[] = {{args.k, tile.key_begin, column, args.shape.rotary, 0},
-                                           {args.v, tile.key_begin, column}};
-  for (int key = 0; key < at.keys_end; key += kTensorRows) {
+  const int begin = at.all.loop_begin();
+  RowReader<kWidth, kAligned> readers[] = {{args.k, tile.key_begin + begin, column, args.shape.rotary, begin},
+                                           {args.v, tile.key_begin + begin, column}};
+  for (int key = begin; key < at.all.end; key += kTensorRows) {
     LoadTiles(readers, at.keys - key, {keys, values});
     PairFragments pairs = DotFragments(queries, keys);
+    HideFarKeys<true>(args.shape.reach, at.place, key, pairs);
     Advance(at, key, scale, pairs, softmax);
     HADAL_UNROLL for (int n = 0; n < kWidth / 8; ++n) {
       HADAL_UNROLL for (int i = 0; i < 4; ++i) output.c[n].v[i] *= softmax.correction[i / 2];

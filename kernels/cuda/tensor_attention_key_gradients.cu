@@ -11,9 +11,10 @@ constexpr int kNone = 0x7FFFFFFF;
 // The queries of a block's sentence, and the lane's two keys, in the d_k, d_v kernel. Queries are numbered from the
 // sentence's first one.
 struct KeyLane {
-  int head, queries, first_query;  // first_query: in the batch
-  int key_block;                   // of the warp's first key
-  int first_seeing[2];             // first query that sees each key; kNone if the key does not exist
+  int head, queries, first_query, place;  // first_query: in the batch; place: of the block's first key
+  SeenRows all;                           // of the block's keys
+  int key_block;                          // of the warp's first key
+  int first_seeing[2];                    // first query that sees each key; kNone if the key does not exist
 };
 
 HADAL_DEVICE KeyLane ThisKeyLane(const AttentionBackwardArgs<BFloat16>& args, const AttentionTile& tile) {
@@ -22,9 +23,12 @@ HADAL_DEVICE KeyLane ThisKeyLane(const AttentionBackwardArgs<BFloat16>& args, co
   KeyLane at = {.head = 0,
                 .queries = tile.query_end - tile.query_begin,
                 .first_query = tile.query_begin,
+                .place = place,
+                .all = QueriesOfKeys(args.shape, place, place + tile.rows - 1, tile.query_end - tile.query_begin),
                 .key_block = (place + lane.first_row) / 8};
   HADAL_UNROLL for (int h = 0; h < 2; ++h) {
-    at.first_seeing[h] = lane.row(h) >= tile.rows ? kNone : args.shape.causal ? place + lane.row(h) : 0;
+    const int own = place + lane.row(h);
+    at.first_seeing[h] = lane.row(h) >= tile.rows ? kNone : QueriesOfKeys(args.shape, own, own, at.queries).begin;
   }
   return at;
 }
@@ -75,6 +79,7 @@ HADAL_DEVICE void AddQueries(const AttentionBackwardArgs<BFloat16>& args, const 
   const FragmentLane lane;
   Pairs pairs;
   pairs.probability = DotFragments(RowsInTile<kWidth>{tiles.keys}, tiles.queries);
+  HideFarKeys<false>(args.shape.reach, at.place, query, pairs.probability);
   ToProbabilities<kWidth>(at, query, numbers, pairs.probability);
   if (args.dropout.active()) {
     pairs.kept = KeptOfKeys(args.dropout, at.first_query + query, args.shape.heads, at.head, at.key_block);
@@ -104,27 +109,25 @@ template <int kWidth, bool kAligned>
 HADAL_DEVICE void GradientsOfKeys(const AttentionBackwardArgs<BFloat16>& args, const AttentionTile& tile,
                                   const BackwardTiles& tiles, Shared<float> numbers) {
   KeyLane at = ThisKeyLane(args, tile);
-  const int key_column = static_cast<int>(BlockY()) * kWidth, position = tile.first - tile.key_begin;
-  RowReader<kWidth, kAligned> own[] = {{args.k, tile.first, key_column, args.shape.rotary, position},
+  const int key_column = static_cast<int>(BlockY()) * kWidth, begin = at.all.loop_begin();
+  RowReader<kWidth, kAligned> own[] = {{args.k, tile.first, key_column, args.shape.rotary, at.place},
                                        {args.v, tile.first, key_column}};
   LoadTiles(own, tile.rows, {tiles.keys, tiles.values});
 
   RowSums<kWidth> d_key, d_value;
-  // Causal: no query before the tile's first key sees any of its keys.
-  const int begin = args.shape.causal ? position / kTensorRows * kTensorRows : 0;
   HADAL_UNROLL_BY(1) for (int h = 0; h < args.shape.group; ++h) {
     at.head = static_cast<int>(BlockY()) * args.shape.group + h;
     const int column = at.head * kWidth, first = at.first_query + begin;
     RowReader<kWidth, kAligned> readers[] = {{args.q, first, column, args.shape.rotary, begin},
                                              {args.d_output, first, column}};
-    for (int query = begin; query < at.queries; query += kTensorRows) {
+    for (int query = begin; query < at.all.end; query += kTensorRows) {
       const QueryNumbers own_numbers = LoadNumbers(args, at.head, at.first_query + query, at.queries - query);
       LoadTiles(readers, at.queries - query, {tiles.queries, tiles.d_outputs},
                 [&] { PutNumbers(own_numbers, numbers); });
       AddQueries<kWidth>(args, at, query, tiles, numbers, d_key, d_value);
     }
   }
-  TurnBack<kWidth>(args.shape.rotary, position, tile.rows, d_key);
+  TurnBack<kWidth>(args.shape.rotary, at.place, tile.rows, d_key);
   Barrier();  // all keys and values have been read
   const float kept = args.dropout.active() ? args.dropout.scale : 1.0f;
   PutSums<kWidth>(d_key, {ScoreScale<kWidth>(), ScoreScale<kWidth>()}, tiles.keys);

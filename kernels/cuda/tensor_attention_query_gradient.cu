@@ -16,23 +16,22 @@ using RowsOfDOutput = std::conditional_t<(kWidth <= 64), HeldRows<kWidth>, RowsI
 // The keys of a block's sentence, and of the lane's two queries, in the d_q kernel. Keys are numbered from the
 // sentence's first one.
 struct QueryLane {
-  int head, first_query, keys;
-  int keys_end;    // the block's queries see no key from here on
-  int own_end[2];  // each of the lane's queries sees no key from here on
+  int head, first_query, keys, place;  // place: of the block's first query
+  SeenRows all;                        // by the block's queries
+  int own_end[2];                      // each of the lane's queries sees no key from here on
   float log_sum_exp[2] = {};
 };
 
 HADAL_DEVICE QueryLane ThisQueryLane(const AttentionBackwardArgs<BFloat16>& args, const AttentionTile& tile) {
   const FragmentLane lane;
-  const int keys = tile.key_end - tile.key_begin, first = tile.first - tile.query_begin;
+  const int keys = tile.key_end - tile.key_begin, place = tile.first - tile.query_begin;
   QueryLane at = {.head = static_cast<int>(BlockY()),
                   .first_query = tile.first + lane.first_row,
                   .keys = keys,
-                  .keys_end = keys,
-                  .own_end = {keys, keys}};
-  if (args.shape.causal) at.keys_end = first + tile.rows;
+                  .place = place,
+                  .all = KeysOfQueries(args.shape, place, place + tile.rows - 1, keys)};
   HADAL_UNROLL for (int h = 0; h < 2; ++h) {
-    if (args.shape.causal) at.own_end[h] = first + lane.row(h) + 1;
+    at.own_end[h] = KeysOfQueries(args.shape, place + lane.row(h), place + lane.row(h), keys).end;
     if (lane.row(h) < tile.rows) at.log_sum_exp[h] = Load(args.log_sum_exp.row(at.head) + (tile.first + lane.row(h)));
   }
   return at;
@@ -45,6 +44,7 @@ HADAL_DEVICE void FillPairs(const AttentionBackwardArgs<BFloat16>& args, const Q
                             const BackwardTiles& tiles, Pairs& pairs) {
   const FragmentLane lane;
   pairs.probability = DotFragments(queries, tiles.keys);
+  HideFarKeys<true>(args.shape.reach, at.place, key, pairs.probability);
   HADAL_UNROLL for (int j = 0; j < kPairFragments; ++j) {
     HADAL_UNROLL for (int i = 0; i < 4; ++i) {
       float& p = pairs.probability.c[j].v[i];
@@ -119,16 +119,16 @@ HADAL_DEVICE RowTerms SumRows(const AttentionBackwardArgs<BFloat16>& args, const
                               Shared<float> mean_key, Pairs& pairs) {
   RowTerms terms;
   KeySum<kWidth> key_sum;
-  const int column = at.head / args.shape.group * kWidth;
-  RowReader<kWidth, kAligned> readers[] = {{args.k, tile.key_begin, column, args.shape.rotary, 0},
-                                           {args.v, tile.key_begin, column}};
-  for (int key = 0; key < at.keys_end; key += kTensorRows) {
+  const int column = at.head / args.shape.group * kWidth, begin = at.all.loop_begin();
+  RowReader<kWidth, kAligned> readers[] = {{args.k, tile.key_begin + begin, column, args.shape.rotary, begin},
+                                           {args.v, tile.key_begin + begin, column}};
+  for (int key = begin; key < at.all.end; key += kTensorRows) {
     LoadTiles(readers, at.keys - key, {tiles.keys, tiles.values});
     key_sum.Add(tiles.keys);
     FillPairs<kWidth>(args, at, key, queries, d_outputs, tiles, pairs);
-    terms.Add(pairs, key == 0, args.dropout);
+    terms.Add(pairs, key == begin, args.dropout);
   }
-  key_sum.PutMean(at.keys_end, mean_key);
+  key_sum.PutMean(at.all.end - begin, mean_key);
   HADAL_UNROLL for (int h = 0; h < 2; ++h) {
     terms.probabilities[h] = SumOfRow(terms.probabilities[h]);
     terms.products[h] = SumOfRow(terms.products[h]);
@@ -167,10 +167,11 @@ HADAL_DEVICE void GradientsOfQueries(const AttentionBackwardArgs<BFloat16>& args
 
   RowSums<kWidth> d_query;
   FragmentC d_score_sums;
-  RowReader<kWidth, kAligned> readers[] = {{args.k, tile.key_begin, key_column, args.shape.rotary, 0},
-                                           {args.v, tile.key_begin, key_column}};
-  const bool one_tile = at.keys_end <= kTensorRows;
-  for (int key = 0; key < at.keys_end; key += kTensorRows) {
+  const int begin = at.all.loop_begin();
+  RowReader<kWidth, kAligned> readers[] = {{args.k, tile.key_begin + begin, key_column, args.shape.rotary, begin},
+                                           {args.v, tile.key_begin + begin, key_column}};
+  const bool one_tile = at.all.end - begin <= kTensorRows;
+  for (int key = begin; key < at.all.end; key += kTensorRows) {
     if (!one_tile) {
       LoadTiles(readers, at.keys - key, {tiles.keys, tiles.values});
       FillPairs<kWidth>(args, at, key, queries, d_outputs, tiles, pairs);

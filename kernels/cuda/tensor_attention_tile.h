@@ -92,6 +92,20 @@ HADAL_DEVICE PairFragments DotFragments(const Rows<kWidth>& own, Shared<Vector16
   return products;
 }
 
+// Sets to −infinity the scores of pairs whose query is more than `reach` positions behind the key. `place`: of the
+// block's first row in its sentence; `other`: of the first row of the other side.
+template <bool kRowsAreQueries>
+HADAL_DEVICE void HideFarKeys(int32_t reach, int place, int other, PairFragments& scores) {
+  if (reach == kWholeSentence) return;
+  const FragmentLane lane;
+  HADAL_UNROLL for (int j = 0; j < kPairFragments; ++j) {
+    HADAL_UNROLL for (int i = 0; i < 4; ++i) {
+      const int behind = place + lane.row(i / 2) - other - lane.other(j, i % 2);
+      if ((kRowsAreQueries ? behind : -behind) > reach) scores.c[j].v[i] = FloatOf(0xFF800000u);
+    }
+  }
+}
+
 // A sum of rows of the other side for each of the warp's rows.
 template <int kWidth>
 struct RowSums {

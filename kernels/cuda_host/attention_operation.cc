@@ -14,7 +14,8 @@ struct TiledShape {
               .head_width = static_cast<int32_t>(columns / of.heads),
               .causal = of.causal,
               .group = of.group,
-              .rotary = DeviceRotaryOf(of.rotary)} {
+              .rotary = DeviceRotaryOf(of.rotary),
+              .reach = of.reach} {
     if (const DeviceTiles& tiles = of.device_tiles; tiles.queries != nullptr) {
       query_tiles = tiles.queries, queries = tiles.query_capacity;
       key_tiles = tiles.keys, keys = tiles.key_capacity;

@@ -29,7 +29,8 @@ void Attend(LaunchDevice& device, const hadal::CachedAttentionArgs& args, int64_
                                                .lengths = indices.lengths,
                                                .output = ViewOf<T>(args.output.Rows(first, count)),
                                                .group = args.group,
-                                               .rotary = DeviceRotaryOf(args.rotary)});
+                                               .rotary = DeviceRotaryOf(args.rotary),
+                                               .reach = args.reach});
   });
 }
 

@@ -8,6 +8,7 @@
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/cross_entropy.h"
 #include "kernels/cuda/glu.h"
+#include "kernels/cuda/head_norm.h"
 #include "kernels/cuda/head_scale.h"
 #include "kernels/cuda/hyper_connection.h"
 #include "kernels/cuda/residual_norm.h"
@@ -94,6 +95,8 @@ const DeviceKernels& Operations() {
       .fold = operation::Fold,
       .glu_forward = Launched<GluForwardArgs, cuda::GluForward>,
       .glu_backward = Launched<GluBackwardArgs, cuda::GluBackward>,
+      .head_norm_forward = Launched<HeadNormForwardArgs, cuda::HeadNormForward>,
+      .head_norm_backward = Launched<HeadNormBackwardArgs, cuda::HeadNormBackward>,
       .head_scale_forward = Launched<HeadScaleForwardArgs, cuda::HeadScaleForward>,
       .head_scale_backward = Launched<HeadScaleBackwardArgs, cuda::HeadScaleBackward>,
       .has_relu_mask = operation::HasReluMask,

@@ -53,6 +53,11 @@ std::vector<AttentionProblem> Problems() {
       {"grouped_turned_width_64_causal", {70, 29, 33}, {70, 29, 33}, 4, 64, true, 0.1, 2, 32},
       {"turned_width_64_in_part", {31, 2}, {31, 2}, 1, 64, false, 0, 1, 8},
       {"multi_query_turned_width_128_causal", {37}, {37}, 2, 128, true, 0, 2, 64},
+      {"window_width_16", ragged, ragged, 2, 16, false, 0, 1, 0, 9},
+      {"window_of_one_width_16_causal", ragged, ragged, 2, 16, true, 0.3, 1, 0, 0},
+      {"window_grouped_turned_width_24_causal_dropout", ragged, ragged, 4, 24, true, 0.25, 2, 12, 20},
+      {"window_width_32_causal_dropout", ragged, ragged, 2, 32, true, 0.1, 1, 0, 12},
+      {"window_turned_width_64_dropout", {70, 29, 129}, {70, 29, 129}, 2, 64, false, 0.1, 2, 32, 33},
       {"no_queries_or_no_keys_turned", {3, 0, 4, 0}, {0, 5, 2, 0}, 2, 16, false, 0, 2, 8},
       {"no_queries_or_no_keys_32", {3, 0, 4, 0}, {0, 5, 2, 0}, 2, 32, false, 0.1},
       {"no_queries_or_no_keys", {3, 0, 4, 0}, {0, 5, 2, 0}, 2, 16, false, 0.1},
@@ -70,6 +75,9 @@ std::vector<AttentionProblem> LongProblems() {
       {"long_width_64_cross", long_and_short, reversed, 1, 64, false, 0.1},
       {"long_width_128_cross", {65, 16, 1}, {17, 64, 63}, 1, 128, false, 0.1},
       {"long_width_128_causal", {200}, {200}, 1, 128, true},
+      {"long_window_width_32_causal", long_and_short, long_and_short, 2, 32, true, 0.1, 1, 0, 40},
+      {"long_window_width_64", long_and_short, long_and_short, 1, 64, false, 0.1, 1, 0, 64},
+      {"long_window_width_128", {200}, {200}, 1, 128, false, 0, 1, 0, 5},
   };
 }
 
@@ -114,7 +122,8 @@ AttentionReferenceProblem ReferenceProblem(const AttentionProblem& problem, cons
           .k = Widen(tensors.k),
           .v = Widen(tensors.v),
           .group = problem.group,
-          .half = problem.half};
+          .half = problem.half,
+          .reach = problem.reach};
 }
 
 TEST_P(AttentionConformance, MatchesTheReference) {
@@ -186,15 +195,32 @@ TEST_P(AttentionConformance, NeighboursChangeNoBit) {
   }
 }
 
-TEST_P(AttentionConformance, LaterTokensDoNotReachCausalQueries) {
+TEST_P(AttentionConformance, TokensThatAQueryDoesNotSeeChangeNoBit) {
   for (const int64_t width : GetParam().head_widths) {
-    const AttentionProblem problem = {"", {70}, {70}, 2, width, true};
-    const int64_t columns = problem.columns();
-    AttentionTensors before = Tensors(problem), after = before;
-    for (int64_t e = 50 * columns; e < 70 * columns; ++e) after.k[e] = after.v[e] = after.q[e] = 4096.0f;
-    Run(problem, before);
-    Run(problem, after);
-    EXPECT_TRUE(SameBits(Rows(before.output, columns, 0, 50), Rows(after.output, columns, 0, 50)));
+    for (const auto& [causal, seen_behind] : {std::pair(true, 0), {false, 15}}) {
+      AttentionProblem problem = {"", {120}, {120}, 2, width, causal};
+      problem.reach = causal ? kWholeSentence : seen_behind;
+      const int64_t columns = problem.columns();
+      AttentionTensors before = Tensors(problem), after = before;
+      for (int64_t e = 70 * columns; e < 120 * columns; ++e) after.k[e] = after.v[e] = after.q[e] = 4096.0f;
+      Run(problem, before);
+      Run(problem, after);
+      const int64_t rows = 70 - seen_behind;
+      EXPECT_TRUE(SameBits(Rows(before.output, columns, 0, rows), Rows(after.output, columns, 0, rows)));
+    }
+  }
+}
+
+TEST_P(AttentionConformance, AWindowThatHoldsTheSentenceIsNone) {
+  for (const int64_t width : GetParam().head_widths) {
+    for (const bool causal : {false, true}) {
+      AttentionProblem problem = {"", {70, 3}, {70, 3}, 2, width, causal, 0.1};
+      AttentionTensors without = Tensors(problem), with = without;
+      Run(problem, without);
+      problem.reach = 69;
+      Run(problem, with);
+      EXPECT_TRUE(SameResults(with, without));
+    }
   }
 }
 

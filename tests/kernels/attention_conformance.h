@@ -21,6 +21,7 @@ struct AttentionProblem {
   double dropout_rate = 0;
   int32_t group = 1;
   int64_t half = 0;  // rotary positions: pairs of columns that turn
+  int32_t reach = kWholeSentence;
 
   int64_t columns() const { return heads * head_width; }
   int64_t key_columns() const { return columns() / group; }

@@ -53,6 +53,7 @@ void RunKernels(const AttentionProblem& problem, AttentionTensors& t, int variat
                                 .heads = problem.heads,
                                 .group = problem.group,
                                 .causal = problem.causal,
+                                .reach = problem.reach,
                                 .rotary = rotary};
   AttentionForward(stream, {.shape = shape,
                             .q = q.view(),
@@ -95,10 +96,10 @@ std::vector<AttentionBackend> Backends() {
 INSTANTIATE_TEST_SUITE_P(Cpu, AttentionConformance, ::testing::ValuesIn(Backends()), BackendName());
 
 TEST(AttentionReferenceTest, GradientsAgreeWithFiniteDifferences) {
-  for (const bool causal : {false, true}) {
+  for (const auto& [causal, reach] : {std::pair(false, kWholeSentence), {true, kWholeSentence}, {false, 1}}) {
     const std::vector<int32_t> lengths = {3, 4};
-    const std::vector<int32_t> keys = causal ? lengths : std::vector<int32_t>{5, 2};
-    const AttentionProblem problem = {"", lengths, keys, 4, 3, causal, 0.3, 2, 1};
+    const std::vector<int32_t> keys = causal || reach == 1 ? lengths : std::vector<int32_t>{5, 2};
+    const AttentionProblem problem = {"", lengths, keys, 4, 3, causal, 0.3, 2, 1, reach};
     const AttentionTensors t = MakeTensors(Backends().front(), problem);
     AttentionReferenceProblem reference = ReferenceProblem(problem, t);
     const std::vector<double> d_output = Widen(t.d_output);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/attention_reach.h"
 #include "kernels/rotary.h"
 #include "tests/support/attention_reference.h"
 #include "tests/support/random_inputs.h"
@@ -14,12 +15,14 @@ namespace hadal::testing {
 // Hypotheses whose positions are scattered over the cache, some shared, as beam search leaves them.
 struct CachedAttentionProblem {
   CachedAttentionProblem(std::vector<int32_t> lengths, int32_t heads, int64_t head_width, int32_t group = 1,
-                         int64_t half = 0)
-      : lengths(std::move(lengths)), heads(heads), columns(heads * head_width), group(group), half(half) {
+                         int64_t half = 0, int32_t reach = kWholeSentence)
+      : lengths(std::move(lengths)), heads(heads), columns(heads * head_width), group(group), half(half), reach(reach) {
     for (const int32_t length : this->lengths) index_stride = std::max<int64_t>(index_stride, length + 2);
     index.assign(hypotheses() * index_stride, -1);  // -1: never to be read
     for (int64_t i = 0; i < hypotheses(); ++i) {
-      for (int32_t p = 0; p < this->lengths[i]; ++p) index[i * index_stride + p] = (p * 37 + i / 2 * 11) % kCacheRows;
+      for (int64_t p = FirstPosition(this->lengths[i], reach); p < this->lengths[i]; ++p) {
+        index[i * index_stride + p] = static_cast<int32_t>((p * 37 + i / 2 * 11) % kCacheRows);
+      }
     }
     q = NormalValues(hypotheses() * columns, 1);
     cache = NormalValues(kCacheRows * cache_columns(), 2);
@@ -48,8 +51,9 @@ struct CachedAttentionProblem {
     }
     for (int64_t i = 0; i < hypotheses(); ++i) {
       reference.query_offsets.push_back(static_cast<int32_t>(i + 1));
-      reference.key_offsets.push_back(reference.key_offsets.back() + lengths[i]);
-      for (int32_t p = 0; p < lengths[i]; ++p) {
+      const int64_t first = FirstPosition(lengths[i], reach);
+      reference.key_offsets.push_back(static_cast<int32_t>(reference.key_offsets.back() + lengths[i] - first));
+      for (int64_t p = first; p < lengths[i]; ++p) {
         const float* row = &cache[index[i * index_stride + p] * cache_columns()];
         const float* const values = row + cache_columns() / 2;
         reference.k.insert(reference.k.end(), row, values);
@@ -68,6 +72,7 @@ struct CachedAttentionProblem {
   std::vector<float> q, cache;
   int32_t group;
   int64_t half;  // rotary positions; the cache's keys have turned already
+  int32_t reach;
   std::vector<float> angles;
 };
 

@@ -34,6 +34,7 @@ std::vector<float> Attend(const Stream& stream, const Problem& problem, int64_t 
                            .heads = problem.heads,
                            .group = problem.group,
                            .rotary = problem.rotary(),
+                           .reach = problem.reach,
                            .output = output.view(),
                            .scratch = {scratch.data(), static_cast<int64_t>(scratch.size())}});
   EXPECT_TRUE(output.guards_intact());
@@ -47,7 +48,8 @@ std::vector<Problem> Problems() {
           Problem({20, 21, 22}, 2, 24),
           Problem({40, 7}, 8, 64),
           Problem({3, 20}, 6, 24, 3, 5),
-          Problem({40, 7}, 4, 64, 4, 32)};
+          Problem({40, 7}, 4, 64, 4, 32),
+          Problem({33, 2, 100, 17, 1}, 4, 16, 2, 8, 16)};
 }
 
 TEST(CachedAttentionTest, MatchesTheReference) {

@@ -26,17 +26,19 @@ struct Case {
   Placement place;
   int32_t group = 1;
   int64_t half = 0;
+  int32_t reach = kWholeSentence;
 };
 const Case kCases[] = {{{1}, 1, 1, {}},
                        {{3, 1, 17}, 3, 5, {3, 2}},
                        {{127, 128, 129, 2}, 2, 64, {}},
                        {{300, 5}, 1, 128, {1, 1}},
                        {{17, 3}, 6, 16, {}, 3, 8},
-                       {{5, 9}, 4, 10, {3, 2}, 2, 3}};
+                       {{5, 9}, 4, 10, {3, 2}, 2, 3},
+                       {{200, 7, 60}, 4, 16, {}, 2, 8, 40}};
 
 template <typename T>
 Problem ProblemOf(const Case& c) {
-  Problem problem(c.lengths, c.heads, c.head_width, c.group, c.half);
+  Problem problem(c.lengths, c.heads, c.head_width, c.group, c.half, c.reach);
   problem.q = Rounded<T>(problem.q), problem.cache = Rounded<T>(problem.cache);
   return problem;
 }
@@ -62,7 +64,8 @@ std::vector<float> Attend(const Case& c, const Problem& in, uint64_t seed) {
        .lengths = lengths.data(),
        .output = output.view(),
        .group = c.group,
-       .rotary = in.half == 0 ? cuda::DeviceRotary() : cuda::DeviceRotaryOf({ConstMatrix(angles.view())})});
+       .rotary = in.half == 0 ? cuda::DeviceRotary() : cuda::DeviceRotaryOf({ConstMatrix(angles.view())}),
+       .reach = c.reach});
   EXPECT_TRUE(output.guards_intact());
   return output.dense();
 }

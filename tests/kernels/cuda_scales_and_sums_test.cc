@@ -1,3 +1,4 @@
+#include "kernels/cuda/head_norm.h"
 #include "kernels/cuda/head_scale.h"
 #include "kernels/cuda/shift_scale.h"
 #include "kernels/cuda/weighted_sum.h"
@@ -17,6 +18,8 @@ class Lab {
     return {device_, values, std::ssize(values) / columns, columns, place_};
   }
   DeviceVectorOf<float> Vector(const std::vector<float>& values) { return {device_, values}; }
+  void Run(const HeadNormForwardArgs& args) { cuda::HeadNormForward(device_.stream(), args); }
+  void Run(const HeadNormBackwardArgs& args) { cuda::HeadNormBackward(device_.stream(), args); }
   void Run(const HeadScaleForwardArgs& args) { cuda::HeadScaleForward(device_.stream(), args); }
   void Run(const HeadScaleBackwardArgs& args) { cuda::HeadScaleBackward(device_.stream(), args); }
   void Run(const ShiftScaleForwardArgs& args) { cuda::ShiftScaleForward(device_.stream(), args); }
@@ -46,6 +49,19 @@ TYPED_TEST(CudaHeadScaleTest, MatchesTheDefinitionInAnyOrderAndPlace) {
   using Case = HeadScaleCase<TypeParam, TypeParam>;
   for (const Case& c : {Case(1, 1, 1), Case(7, 3, 5), Case(40, 4, 16), Case(70, 2, 24)}) {
     ExpectReferenceInAnyOrderAndPlace(c, {{}, {3, 2}, {8, 8}});
+  }
+}
+
+template <typename Type>
+class CudaHeadNormTest : public ::testing::Test {};
+TYPED_TEST_SUITE(CudaHeadNormTest, HeadTypes);
+
+TYPED_TEST(CudaHeadNormTest, MatchesTheDefinitionInAnyOrderAndPlace) {
+  using Case = HeadNormCase<TypeParam>;
+  for (const bool centred : {false, true}) {
+    for (const Case& c : {Case(centred, 1, 1, 1), Case(centred, 7, 3, 5), Case(centred, 40, 2, 24)}) {
+      ExpectReferenceInAnyOrderAndPlace(c, {{}, {3, 2}, {8, 8}});
+    }
   }
 }
 

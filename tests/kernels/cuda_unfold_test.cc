@@ -98,14 +98,16 @@ TYPED_TEST(CudaGluTest, MatchesTheDefinition) {
        {std::tuple<int64_t, int64_t, Placement>(1, 1, {}), {5, 21, {3, 5}}, {33, 64, {}}, {9, 40, {1, 2}}}) {
     KernelDevice device(/*seed=*/1);
     std::vector<float> z = Rounded<Z>(NormalValues(rows * 2 * width, 1, 3.0f));
-    const std::vector<float> dy = NormalValues(rows * width, 2);
+    const std::vector<float> dy = Rounded<Y>(NormalValues(rows * width, 2));
     z[width] = -1e4f, z[2 * width - 1] = 1e4f;  // gates that are shut and open; of one column: open
     z = Rounded<Z>(z);
     const DeviceMatrixOf<Z> in(device, z, rows, 2 * width, place);
     const DeviceMatrixOf<Y> out(device, std::vector<float>(rows * width, NAN), rows, width, place);
-    const DeviceMatrixOf<float> gradient(device, dy, rows, width, place);
-    cuda::GluForward(device.stream(), {.z = in.view(), .y = out.view()});
-    cuda::GluBackward(device.stream(), {.dy = gradient.view(), .z = in.view()});
+    const DeviceMatrixOf<Y> gradient(device, dy, rows, width, place);
+    const AnyMatrix both = in.view(), value = both.Columns(0, width), gate = both.Columns(width, width);
+    cuda::GluForward(device.stream(), {.value = value, .gate = gate, .y = out.view()});
+    cuda::GluBackward(device.stream(),
+                      {.dy = gradient.view(), .value = value, .gate = gate, .d_value = value, .d_gate = gate});
     const GluResults expected = GluDefinition(Widen(z), dy, width);
     EXPECT_TRUE(NearReference(out.dense(), expected.y, 1, 8, kRoundoff<Y>));
     EXPECT_TRUE(NearReference(in.dense(), expected.dz, 8, 8, kRoundoff<Z>));  // 1 − gate cancels; z·dy is up to 20

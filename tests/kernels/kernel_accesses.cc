@@ -12,6 +12,7 @@
 #include "kernels/cuda/cross_entropy.h"
 #include "kernels/cuda/embedding.h"
 #include "kernels/cuda/glu.h"
+#include "kernels/cuda/head_norm.h"
 #include "kernels/cuda/head_scale.h"
 #include "kernels/cuda/hyper_connection.h"
 #include "kernels/cuda/linear_epilogue.h"
@@ -303,6 +304,13 @@ void VisitRest(AccessLab& lab) {
             [&](StreamHandle stream) { cuda::Convert(stream, {.from = wide, .to = narrow}); });
   lab.Visit(shape, {"ConvertKernel<BFloat16, float>"},
             [&](StreamHandle stream) { cuda::Convert(stream, {.from = narrow, .to = wide}); });
+  lab.Visit(shape, {"HeadNormKernel<BFloat16>"},
+            [&](StreamHandle stream) { cuda::HeadNormForward(stream, {.x = narrow, .scale = numbers, .y = other}); });
+  lab.Visit(shape, {"HeadNormGradientKernel<BFloat16>"}, [&](StreamHandle stream) {
+    HeadNormBackwardArgs args = {.dy = narrow, .x = other, .scale = numbers, .dx = other};
+    args.d_scale = numbers, args.partials = lab.Zeros<float>(HeadNormPartials(kRows, 64));
+    cuda::HeadNormBackward(stream, args);
+  });
   lab.Visit(shape, {"HeadScaleKernel<BFloat16>"},
             [&](StreamHandle stream) { cuda::HeadScaleForward(stream, {.x = narrow, .gain = gains, .y = other}); });
   lab.Visit(shape, {"HeadScaleGradientKernel<BFloat16>", "HeadScaleGainKernel"}, [&](StreamHandle stream) {
@@ -354,10 +362,14 @@ void VisitFrontEnd(AccessLab& lab) {
             [&](StreamHandle stream) { cuda::Unfold(stream, {.x = x, .device_taps = taps, .u = u}); });
   lab.Visit("8 x 5 x 512", {Named("FoldKernel", {type})},
             [&](StreamHandle stream) { cuda::Fold(stream, {.du = u, .device_taps = taps, .dx = dx}); });
-  lab.Visit("8 x 512", {Named("GluForwardKernel", {type, type})},
-            [&](StreamHandle stream) { cuda::GluForward(stream, {.z = z, .y = x.Rows(0, kRows)}); });
-  lab.Visit("8 x 512", {Named("GluBackwardKernel", {type})},
-            [&](StreamHandle stream) { cuda::GluBackward(stream, {.dy = dx.Rows(0, kRows), .z = z}); });
+  const AnyMatrix value = AnyMatrix(z).Columns(0, kWidth), gate = AnyMatrix(z).Columns(kWidth, kWidth);
+  lab.Visit("8 x 512", {Named("GluForwardKernel", {type, type})}, [&](StreamHandle stream) {
+    cuda::GluForward(stream, {.value = value, .gate = gate, .y = x.Rows(0, kRows)});
+  });
+  lab.Visit("8 x 512", {Named("GluBackwardKernel", {type, "float"})}, [&](StreamHandle stream) {
+    cuda::GluBackward(stream,
+                      {.dy = dx.Rows(0, kRows), .value = value, .gate = gate, .d_value = value, .d_gate = gate});
+  });
 }
 
 // A gated activation in training.

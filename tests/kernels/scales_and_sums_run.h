@@ -1,4 +1,4 @@
-// Cases of the operations with a few learned numbers (a gain for each head, a shift and a scale, the weights of a sum),
+// Cases of the operations with a few learned numbers (a gain or norm of each head, shift and scale, weights of a sum),
 // their run in a backend's Lab, and the comparison with their references. X, Y: the stored types of an operation's two
 // sides. A Lab has Matrix<T>(values, columns), stored as T, Vector(values), and Run(args), the kernels.
 #pragma once
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/head_norm.h"
 #include "kernels/head_scale.h"
 #include "kernels/shift_scale.h"
 #include "kernels/weighted_sum.h"
@@ -38,6 +39,52 @@ struct HeadScaleReference {
       g.dx[i] *= gain[Head(i)];
       g.d_gain[Head(i)] += dy[i] * x[i];
     }
+    return g;
+  }
+};
+
+struct HeadNormReference {
+  NormForm form;
+  std::vector<double> x, scale, shift;  // `shift` may be empty
+
+  size_t width() const { return scale.size(); }
+  // Calls body(first element, mean, rstd) for each head of each row.
+  template <typename Body>
+  void ForHeads(Body&& body) const {
+    for (size_t first = 0; first < x.size(); first += width()) {
+      double mean = 0, squares = 0;
+      for (size_t c = 0; form.centred && c < width(); ++c) mean += x[first + c] / width();
+      for (size_t c = 0; c < width(); ++c) squares += (x[first + c] - mean) * (x[first + c] - mean);
+      body(first, mean, 1 / std::sqrt(squares / width() + form.epsilon));
+    }
+  }
+  std::vector<double> Forward() const {
+    std::vector<double> y(x.size());
+    ForHeads([&](size_t first, double mean, double rstd) {
+      for (size_t c = 0; c < width(); ++c) {
+        y[first + c] = (x[first + c] - mean) * rstd * scale[c] + (shift.empty() ? 0 : shift[c]);
+      }
+    });
+    return y;
+  }
+  struct Gradients {
+    std::vector<double> dx, d_scale, d_shift;
+  };
+  Gradients Backward(const std::vector<double>& dy) const {
+    Gradients g{dy, std::vector<double>(width()), std::vector<double>(width())};
+    ForHeads([&](size_t first, double mean, double rstd) {
+      double of_gradient = 0, of_product = 0;
+      const auto normalised = [&](size_t c) { return (x[first + c] - mean) * rstd; };
+      for (size_t c = 0; c < width(); ++c) {
+        g.d_scale[c] += dy[first + c] * normalised(c);
+        g.d_shift[c] += dy[first + c];
+        if (form.centred) of_gradient += dy[first + c] * scale[c] / width();
+        of_product += dy[first + c] * scale[c] * normalised(c) / width();
+      }
+      for (size_t c = 0; c < width(); ++c) {
+        g.dx[first + c] = rstd * (dy[first + c] * scale[c] - of_gradient - normalised(c) * of_product);
+      }
+    });
     return g;
   }
 };
@@ -134,6 +181,58 @@ struct HeadScaleCase {
                            dy = Rounded<X>(NormalValues(rows * width, 2));
   double y_magnitude = 4, dx_magnitude = 4, multiple = 1, y_roundoff = kRoundoff<Y>, dx_roundoff = kRoundoff<X>;
   double elements = static_cast<double>(rows * width / std::ssize(gain));  // of one sum
+};
+
+// LayerNorm with a shift, or RMSNorm without.
+template <typename X>
+struct HeadNormCase {
+  HeadNormCase(bool centred, int64_t rows, int64_t heads, int64_t head_width)
+      : form{.centred = centred, .epsilon = 1e-3f},
+        rows(rows),
+        width(heads * head_width),
+        scale(NormalValues(head_width, 3)) {
+    if (centred) shift = NormalValues(head_width, 4);
+    elements = static_cast<double>(rows * heads);
+  }
+
+  template <typename Lab>
+  ScaleResults<float> Run(Lab&& lab, bool in_place) const {
+    auto in = lab.template Matrix<X>(x, width), y = lab.template Matrix<X>(in_place ? x : dy, width),
+         gradient = lab.template Matrix<X>(dy, width), fresh = lab.template Matrix<X>(x, width);
+    auto scales = lab.Vector(scale), shifts = lab.Vector(shift), d_scale = lab.Vector(scale),
+         d_shift = lab.Vector(shift),
+         partials = lab.Vector(std::vector<float>(HeadNormPartials(rows, std::ssize(scale)), NAN));
+    HeadNormForwardArgs forward{.x = in_place ? y.view() : in.view(), .scale = scales.view(), .form = form};
+    forward.y = y.view();
+    auto& dx = in_place ? gradient : fresh;
+    HeadNormBackwardArgs backward{.dy = gradient.view(), .x = in.view(), .scale = scales.view(), .form = form};
+    backward.dx = dx.view(), backward.d_scale = d_scale.view(), backward.partials = partials.view();
+    if (form.centred) forward.shift = shifts.view(), backward.d_shift = d_shift.view();
+    lab.Run(forward);
+    lab.Run(backward);
+    EXPECT_TRUE(y.guards_intact() && dx.guards_intact());
+    std::vector<float> sums = d_scale.Read();
+    if (form.centred) {
+      const std::vector<float> of_shift = d_shift.Read();
+      sums.insert(sums.end(), of_shift.begin(), of_shift.end());
+    }
+    return {y.dense(), dx.dense(), sums};
+  }
+  ScaleResults<double> Reference() const {
+    const HeadNormReference reference = {form, Widen(x), Widen(scale), Widen(shift)};
+    HeadNormReference::Gradients g = reference.Backward(Widen(dy));
+    std::vector<double> sums;
+    for (size_t c = 0; c < scale.size(); ++c) sums.push_back(g.d_scale[c] + scale[c]);
+    for (size_t c = 0; c < shift.size(); ++c) sums.push_back(g.d_shift[c] + shift[c]);
+    return {reference.Forward(), g.dx, sums};
+  }
+
+  NormForm form;
+  int64_t rows, width;
+  std::vector<float> scale, shift, x = Rounded<X>(NormalValues(rows * width, 1)),
+                                   dy = Rounded<X>(NormalValues(rows * width, 2));
+  double y_magnitude = 8, dx_magnitude = 40, multiple = 8, y_roundoff = kRoundoff<X>, dx_roundoff = kRoundoff<X>;
+  double elements = 1;  // of one sum
 };
 
 template <typename X, typename Y>

@@ -17,6 +17,8 @@ class Lab {
     return {values, std::ssize(values) / columns, columns};
   }
   HostVector Vector(const std::vector<float>& values) const { return {values}; }
+  void Run(const HeadNormForwardArgs& args) const { HeadNormForward(stream_, args); }
+  void Run(const HeadNormBackwardArgs& args) const { HeadNormBackward(stream_, args); }
   void Run(const HeadScaleForwardArgs& args) const { HeadScaleForward(stream_, args); }
   void Run(const HeadScaleBackwardArgs& args) const { HeadScaleBackward(stream_, args); }
   void Run(const ShiftScaleForwardArgs& args) const { ShiftScaleForward(stream_, args); }
@@ -39,6 +41,15 @@ TEST(HeadScaleTest, MatchesReferenceOnAnyNumberOfThreadsAndInPlace) {
     for (const auto& [rows, heads, head_width] :
          {std::tuple(1, 1, 1), {5, 3, 7}, {33, 4, 16}, {70, 8, 9}, {64, 1, 65}, {31, 16, 4}}) {
       ExpectReference(HeadScaleCase<float, float>(rows, heads, head_width));
+    }
+  });
+}
+
+TEST(HeadNormTest, MatchesReferenceOnAnyNumberOfThreadsAndInPlace) {
+  ForEachInstructionSet([] {
+    for (const auto& [rows, heads, head_width] :
+         {std::tuple(1, 1, 1), {5, 3, 7}, {33, 4, 16}, {70, 2, 9}, {64, 1, 65}, {31, 16, 4}}) {
+      for (const bool centred : {false, true}) ExpectReference(HeadNormCase<float>(centred, rows, heads, head_width));
     }
   });
 }
@@ -107,6 +118,13 @@ TEST(ScalesAndSumsReferenceTest, GradientsMatchFiniteDifferences) {
   const auto of_heads = [&] { return Dot(dy, heads.Forward()); };
   EXPECT_TRUE(IsGradient(heads.x, of_heads, heads.Backward(dy).dx));
   EXPECT_TRUE(IsGradient(heads.gain, of_heads, heads.Backward(dy).d_gain));
+  for (const bool centred : {false, true}) {
+    HeadNormReference norm = {{.centred = centred, .epsilon = 1e-3f}, x, {0.5, -2, 1}, {0.1, 0.2, -1}};
+    const auto of_norm = [&] { return Dot(dy, norm.Forward()); };
+    EXPECT_TRUE(IsGradient(norm.x, of_norm, norm.Backward(dy).dx));
+    EXPECT_TRUE(IsGradient(norm.scale, of_norm, norm.Backward(dy).d_scale));
+    EXPECT_TRUE(IsGradient(norm.shift, of_norm, norm.Backward(dy).d_shift));
+  }
   ShiftScaleReference scale = {x, {0.3}, {-1.7}};
   const auto of_scale = [&] { return Dot(dy, scale.Forward()); };
   EXPECT_TRUE(IsGradient(scale.x, of_scale, scale.Backward(dy).dx));

@@ -75,6 +75,13 @@ TEST_F(UnfoldTest, ADeviceHasTheBitsOfTheCpu) {
   EXPECT_EQ(UnfoldAndFold(Stream::On(*device, 1), 7), UnfoldAndFold(Stream::Cpu(1), Rows()));
 }
 
+// Forward, and backward in place, of a value and a gate side by side.
+void GluOfHalves(const Stream& stream, Matrix z, ConstMatrix dy, Matrix y) {
+  const AnyMatrix value = z.Columns(0, y.columns), gate = z.Columns(y.columns, y.columns);
+  GluForward(stream, {.value = value, .gate = gate, .y = y});
+  GluBackward(stream, {.dy = dy, .value = value, .gate = gate, .d_value = value, .d_gate = gate});
+}
+
 TEST(Glu, MatchesTheDefinitionOnAnyNumberOfThreads) {
   constexpr int64_t kRows = 23, kWidth = 6;
   const std::vector<float> z = NormalValues(kRows * 2 * kWidth, 1), dy = NormalValues(kRows * kWidth, 2);
@@ -85,9 +92,8 @@ TEST(Glu, MatchesTheDefinitionOnAnyNumberOfThreads) {
   std::vector<float> serial;
   for (const int threads : {1, 3}) {
     std::vector<float> y(dy.size()), dz = z;
-    GluForward(Stream::Cpu(threads), {.z = ConstMatrix(z.data(), kRows, 2 * kWidth), .y = {y.data(), kRows, kWidth}});
-    GluBackward(Stream::Cpu(threads),
-                {.dy = ConstMatrix(dy.data(), kRows, kWidth), .z = {dz.data(), kRows, 2 * kWidth}});
+    GluOfHalves(Stream::Cpu(threads), {dz.data(), kRows, 2 * kWidth}, {dy.data(), kRows, kWidth},
+                {y.data(), kRows, kWidth});
     EXPECT_TRUE(NearReference(y, expected.y, 1, 8));
     EXPECT_TRUE(NearReference(dz, expected.dz, 8, 8));
     dz.insert(dz.end(), y.begin(), y.end());
@@ -98,9 +104,8 @@ TEST(Glu, MatchesTheDefinitionOnAnyNumberOfThreads) {
 
 TEST(Glu, GatesThatAreFarFromZeroAreShutOrOpen) {
   std::vector<float> z = {3, 4, -1e4f, 1e4f}, y(2), dy = {1, 1};
-  GluForward(Stream::Cpu(1), {.z = ConstMatrix(z.data(), 1, 4), .y = {y.data(), 1, 2}});
+  GluOfHalves(Stream::Cpu(1), {z.data(), 1, 4}, {dy.data(), 1, 2}, {y.data(), 1, 2});
   EXPECT_EQ(y, (std::vector<float>{0, 4}));
-  GluBackward(Stream::Cpu(1), {.dy = ConstMatrix(dy.data(), 1, 2), .z = {z.data(), 1, 4}});
   EXPECT_EQ(z, (std::vector<float>{0, 1, 0, 0}));
 }
 

@@ -10,7 +10,7 @@ namespace {
 // One query of one head: its row, its keys' rows, and its distribution over them.
 struct QueryOfHead {
   int64_t row, column;                // of q; the head's first column
-  int64_t first_key;                  // row of k
+  int64_t first_key;                  // row of k, of the first key it sees
   std::vector<double> probabilities;  // of the keys it sees
   std::vector<double> factors;        // dropout
   double log_sum_exp;
@@ -56,14 +56,15 @@ int64_t KeyAt(const AttentionReferenceProblem& p, int64_t row, int32_t head) {
 
 QueryOfHead Attend(const AttentionReferenceProblem& p, int64_t sentence, int64_t row, int32_t head) {
   const int64_t columns = p.heads * p.head_width;
-  QueryOfHead query = {row, head * p.head_width, p.key_offsets[sentence], {}, {}, 0};
-  const int64_t all_keys = p.key_offsets[sentence + 1] - query.first_key;
+  const int64_t all_keys = p.key_offsets[sentence + 1] - p.key_offsets[sentence];
   const int64_t position = row - p.query_offsets[sentence];
-  const int64_t keys = p.causal ? std::min(all_keys, position + 1) : all_keys;
+  const int64_t first = std::max<int64_t>(0, position - p.reach);
+  const int64_t end = std::min(all_keys, position + 1 + (p.causal ? 0 : p.reach));
+  QueryOfHead query = {row, head * p.head_width, p.key_offsets[sentence] + first, {}, {}, 0};
   double maximum = -std::numeric_limits<double>::infinity();
-  for (int64_t j = 0; j < keys; ++j) {
+  for (int64_t j = first; j < end; ++j) {
     const double score =
-        Dot(p.q, row * columns + query.column, p.k, KeyAt(p, query.first_key + j, head), p.head_width) /
+        Dot(p.q, row * columns + query.column, p.k, KeyAt(p, p.key_offsets[sentence] + j, head), p.head_width) /
         std::sqrt(static_cast<double>(p.head_width));
     query.probabilities.push_back(score);
     query.factors.push_back(AttentionDropoutFactor(p.dropout, row, p.heads, head, j));

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "kernels/attention_reach.h"
 #include "runtime/random.h"
 
 namespace hadal::testing {
@@ -17,6 +18,7 @@ struct AttentionReferenceProblem {
   std::vector<double> q, k, v;  // dense [rows, heads · head_width]; k and v [rows, heads / group · head_width]
   int32_t group = 1;
   int64_t half = 0;                     // rotary positions: pairs of a head's columns that turn; theta 10000
+  int32_t reach = kWholeSentence;       // of a window
   float (*turned_as)(float) = nullptr;  // how turned queries and keys are rounded; null: they are not
 };
 

@@ -292,6 +292,7 @@ WIDE = {"head_width": 6} if transformers.__version__ >= "4.57" else {}
 LANGUAGE_MODELS = {
     "llama": {"block": LLAMA},
     "llama, shared keys, biases": {"block": {**LLAMA, **WIDE, "kv_heads": 2, "biases": "qkv", "activation": "gelu"}, "sharing": "none"},
+    "llama, scaled": {"block": {**LLAMA, "rotary_scaling": 8.0, "rotary_scaling_positions": 16}},
     "llama, all biases": {"block": {**LLAMA, "biases": "all"}},
     **({"qwen3": {"block": {**LLAMA, **WIDE, "kv_heads": 2, "query_key_norm": True}}} if WIDE else {}),
     "gpt2": {"block": GPT2},
@@ -463,8 +464,10 @@ class LanguageModelTest(Folder):
 
     def test_what_hadal_is_not_is_refused_by_name(self):
         cases = {
-            "rope_type is 'llama3'": ("llama", {"change_config": lambda c: c.update(rope_scaling={"rope_type": "llama3", "factor": 8.0})}),
             "rope_type is 'yarn'": ("llama", {"change_config": lambda c: c["rope_parameters"].update(rope_type="yarn")}),
+            "rope_scaling and rope_parameters differ": ("llama", {"change_config": lambda c: c.update(rope_scaling={"rope_type": "llama3"})}),
+            "are 1.0 and 8.0; hadal has 1 and 4": ("llama, scaled", {"change_config": lambda c: [c[name].update(high_freq_factor=8.0) for name in (
+                "rope_scaling", "rope_parameters")]}),
             "rope_theta and rope_parameters differ": ("llama", {"change_config": lambda c: c.update(rope_theta=7.0)}),
             "scale_attn_by_inverse_layer_idx is True": ("gpt2", {"change_config": lambda c: c.update(scale_attn_by_inverse_layer_idx=True)}),
             "activation_function is 'tanh'": ("gpt2", {"change_config": lambda c: c.update(activation_function="tanh")}),

@@ -54,7 +54,8 @@ class Architecture:
 
 
 # Fields of the block that every architecture can have in some way, if its table does not name them.
-_FREE = {"norm_epsilon", "norm_shift", "activation", "biases", "rotary_theta", "rotary_share", "scale_embedding"}
+_FREE = {"norm_epsilon", "norm_shift", "activation", "biases", "rotary_theta", "rotary_share", "rotary_scaling", "rotary_scaling_positions",
+         "scale_embedding"}
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh", "swish": "silu", "silu": "silu"}
 
 LLAMA = Architecture(
@@ -167,8 +168,12 @@ def _config(architecture: Architecture, model: dict, block: dict, weights, tied:
     for setting, begin in architecture.biases.items():
         config[setting] = any(name.startswith(f"{architecture.stack}.layers.0.{begin}") and name.endswith(".bias") for name in weights)
     if block["positions"] == "rotary":  # transformers 4 reads the first two, 5 the last
-        theta = block["rotary_theta"]
-        config.update(rope_theta=theta, rope_scaling=None, rope_parameters={"rope_type": "default", "rope_theta": theta})
+        rope = {"rope_type": "default"}
+        if block["rotary_scaling"] != 1:
+            rope = {"rope_type": "llama3", "factor": block["rotary_scaling"], "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                    "original_max_position_embeddings": block["rotary_scaling_positions"]}
+        theta = {"rope_theta": block["rotary_theta"]}
+        config.update(**theta, rope_scaling=None if len(rope) == 1 else rope, rope_parameters={**rope, **theta})
     return {**config, "tie_word_embeddings": tied}
 
 
@@ -217,15 +222,24 @@ def _setting(origin: str, architecture: Architecture, config: dict, name: str):
     return value
 
 
-def _rotary_theta(origin: str, config: dict) -> float:
+def _rotary(origin: str, config: dict) -> dict:
+    """The block's theta and Llama 3.1's scaling."""
     of_4, of_5 = config.get("rope_scaling") or {}, config.get("rope_parameters") or {}
-    kinds = {rope.get("rope_type", rope.get("type", "default")) for rope in (of_4, of_5)} - {"default"}
-    if kinds:
-        raise Refusal(f"{origin}: rope_type is {kinds.pop()!r}; hadal has no scaling of rotary positions")
     thetas = {float(rope["rope_theta"]) for rope in (config, of_5) if rope.get("rope_theta") is not None}
     if len(thetas) > 1:
         raise Refusal(f"{origin}: rope_theta and rope_parameters differ; transformers 4 reads the one, 5 the other")
-    return thetas.pop() if thetas else 10000.0
+    block = {"rotary_theta": thetas.pop() if thetas else 10000.0}
+    rope = of_5 or of_4
+    if of_4 and of_5 and any(of_5.get(name) != value for name, value in of_4.items()):
+        raise Refusal(f"{origin}: rope_scaling and rope_parameters differ; transformers 4 reads the one, 5 the other")
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind == "llama3":
+        if (rope["low_freq_factor"], rope["high_freq_factor"]) != (1, 4):
+            raise Refusal(f"{origin}: low_freq_factor and high_freq_factor are {rope['low_freq_factor']} and {rope['high_freq_factor']}; hadal has 1 and 4")
+        return {**block, "rotary_scaling": rope["factor"], "rotary_scaling_positions": rope["original_max_position_embeddings"]}
+    if kind != "default":
+        raise Refusal(f"{origin}: rope_type is {kind!r}; hadal has 'default' and 'llama3'")
+    return block
 
 
 def _settings(origin: str, architecture: Architecture, config: dict) -> dict:
@@ -241,7 +255,7 @@ def _settings(origin: str, architecture: Architecture, config: dict) -> dict:
     block = {**architecture.block, "activation": _ACTIVATIONS[activation], "scale_embedding": False,
              "biases": "all" if all(biases) else "qkv" if any(biases) else "none"}
     if block["positions"] == "rotary":
-        block["rotary_theta"] = _rotary_theta(origin, config)
+        block.update(_rotary(origin, config))
     model = {"sharing": "all" if _setting(origin, architecture, config, "tie_word_embeddings") else "none"}
     for theirs, ours in architecture.sizes.items():
         (block if ours.startswith("block.") else model)[ours.removeprefix("block.")] = values[theirs]

@@ -150,12 +150,33 @@ class Model(torch.nn.Module):
         output = torch.softmax(scores.masked_fill(mask, -math.inf), -1) @ v
         return self.linear(context_map(output).transpose(1, 2).flatten(2), name + ".out_proj")
 
-    def turned(self, x):
+    def is_local(self, layer):
+        """Whether the layer "decoder.layers.3" has the window."""
+        index, every = int(layer.split(".")[2]), self.block["global_every"]
+        return self.block["window"] > 0 and (every == 0 or index % every > 0)
+
+    def within(self, mask, length, layer):
+        """`mask` and, in a local layer, what lies outside a query's window: window / 2 on each side in an encoder, else the last ones.
+        Padding sees itself, so that no softmax is empty."""
+        if not self.is_local(layer):
+            return mask
+        places = torch.arange(length)
+        behind, window = places[:, None] - places, self.block["window"]
+        outside = behind.abs() > window // 2 if layer.startswith("encoder") else behind >= window
+        return (mask | outside) & (behind != 0)
+
+    def turned(self, x, layer):
         """[B, h, T, D] with rotary positions, half-split as Llama's: the first columns of a head turn in pairs (c, c + n/2)."""
         if self.block["positions"] != "rotary":
             return x
         n = int(self.block["rotary_share"] * x.shape[-1] + 1e-9)
-        frequencies = self.block["rotary_theta"] ** -(torch.arange(0, n, 2, dtype=torch.float64) / n)
+        has_own = self.is_local(layer) and self.block["rotary_local_theta"] > 0
+        theta = self.block["rotary_local_theta" if has_own else "rotary_theta"]
+        frequencies = theta ** -(torch.arange(0, n, 2, dtype=torch.float64) / n)
+        if not has_own:  # Llama 3.1's scaling
+            turns = self.block["rotary_scaling_positions"] * frequencies / (2 * math.pi)
+            share = ((turns - 1) / 3).clamp(0, 1)
+            frequencies = frequencies * (share + (1 - share) / self.block["rotary_scaling"])
         angles = torch.outer(torch.arange(x.shape[2], dtype=torch.float64), frequencies)
         cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
         low, high, rest = x.split([n // 2, n // 2, x.shape[-1] - n], -1)
@@ -166,6 +187,9 @@ class Model(torch.nn.Module):
         name = layer + ".self_attn"
 
         def context_map(output):
+            if self.block["attention_gate"]:
+                gate = torch.sigmoid(self.linear(x, name + ".gate_proj"))
+                output = output * gate.view(*gate.shape[:2], self.heads, -1).transpose(1, 2)
             if residual.head_scale:
                 output = output * self.get_parameter(name + ".head_scale")[None, :, None, None]
             if residual.inner_norm:  # over all heads' columns together
@@ -174,7 +198,7 @@ class Model(torch.nn.Module):
             return output
 
         x = self.shifted(x, residual, name + ".shift")
-        y = self.attention(x, x, mask, name, context_map, self.turned)
+        y = self.attention(x, x, self.within(mask, x.shape[1], layer), name, context_map, lambda c: self.turned(c, layer))
         return self.norm(y, layer + ".attn_ln") if residual.output_norm and not residual.branch_norms[1] else y
 
     def cross_attention(self, x, encoder_output, mask, layer, residual):
@@ -202,6 +226,8 @@ class Model(torch.nn.Module):
         stack, _, index = layer.split(".")
         layers = self.settings[f"{stack}_layers"]
         placement = "post" if int(index) < int(residual.post_norm_share * layers + 1e-9) else residual.norm
+        if module == "self_attn" and index == "0" and not self.block["first_norm"]:
+            placement = "none"
         if residual.streams > 1:
             streams = x
             read_map, write_map, residual_map = self.stream_maps(streams, f"{layer}.{module}.streams")

@@ -129,7 +129,8 @@ def position_table(count: int, d: int) -> np.ndarray:
 # The block where "block" or one of its fields is not stored (layers/model_options.h, Block).
 VASWANI = {"norm": "layer", "norm_epsilon": 1e-5, "norm_shift": True, "activation": "relu", "gated": False, "biases": "all",
            "positions": "sinusoidal", "rotary_theta": 10000.0, "rotary_share": 1.0, "kv_heads": 0, "head_width": 0, "scale_embedding": True,
-           "query_key_norm": False, "embedding_norm": False}
+           "query_key_norm": False, "attention_gate": False, "window": 0, "global_every": 0, "rotary_local_theta": 0.0,
+           "rotary_scaling": 1.0, "rotary_scaling_positions": 8192, "first_norm": True, "embedding_norm": False}
 
 
 def block_of(model: dict) -> dict:
