@@ -534,6 +534,28 @@ class EncoderAloneTest(Folder):
                     for name, value in plain.weights.items():
                         np.testing.assert_array_equal(value, back.weights[name], name)
 
+    @unittest.skipUnless(WIDE, "transformers 4.44 has no ModernBERT")
+    def test_modernbert_there_and_back(self):
+        block = {"norm_shift": False, "activation": "gelu", "gated": True, "biases": "none", "positions": "rotary", "scale_embedding": False,
+                 "rotary_theta": 500.0, "rotary_local_theta": 50.0, "window": 4, "global_every": 2, "first_norm": False, "embedding_norm": True}
+        for method in ("pre_ln", "ln_scaling", "completep"):
+            with self.subTest(method):
+                plain, folder = self.encoder(method, block=block), self.folder()
+                write_huggingface(plain, folder)
+                model, info = transformers.AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True, attn_implementation="eager")
+                self.assertFalse(info["missing_keys"] or info["mismatched_keys"] or info["unexpected_keys"], info)
+                with torch.no_grad():
+                    found = self.found(model.eval())
+                wanted, back = self.expected(plain), read_huggingface(folder)
+                self.assertLess((found - wanted).abs().max(), 1e-5)
+                self.assertLess((self.expected(back) - wanted).abs().max(), 1e-6)
+                self.assertEqual(block_of(plain.model), block_of(back.model))
+                again = self.folder()
+                model.save_pretrained(again)
+                Path(again, "vocabulary.txt").write_bytes(plain.vocabularies["vocabulary.txt"])
+                for name, value in read_huggingface(again).weights.items():
+                    np.testing.assert_array_equal(value, back.weights[name], name)
+
     def test_models_of_transformers(self):
         torch.manual_seed(5)
         model = transformers.BertForMaskedLM(transformers.BertConfig(

@@ -1,5 +1,5 @@
 """Models of transformers that are one stack of layers, each a table of names and settings: LlamaForCausalLM, Qwen3ForCausalLM,
-GPT2LMHeadModel, and BertForMaskedLM, an encoder alone.
+GPT2LMHeadModel, and the encoders alone BertForMaskedLM and ModernBertForMaskedLM.
 
     to_transformers      a plain model → (config.json, tensors)
     from_transformers    config.json and tensors → a plain model without its vocabulary
@@ -32,7 +32,7 @@ class Architecture:
     transposed: bool  # products are [in, out]
     sizes: "dict[str, str]"  # of config.json → model settings; "block.…" are the block's
     block: "dict[str, object]"  # fields of the block with one value
-    activation: str  # the name of this setting
+    activation: "tuple[str, ...]"  # settings that name it
     # A setting that gives biases → the products that have them, by the beginning of hadal's name. Empty: all have biases, and all norms a shift.
     biases: "dict[str, str]" = field(default_factory=dict)
     fixed: "dict[str, object]" = field(default_factory=dict)  # others that change the model, with the one value that is written and read
@@ -69,7 +69,7 @@ LLAMA = Architecture(
            "num_attention_heads": "heads", "num_key_value_heads": "block.kv_heads", "head_dim": "block.head_width",
            "max_position_embeddings": "max_positions", "rms_norm_eps": "block.norm_epsilon", "attention_dropout": "attention_dropout"},
     block={"norm": "rms", "norm_shift": False, "gated": True, "positions": "rotary", "rotary_share": 1.0},
-    activation="hidden_act", biases={"attention_bias": "self_attn.", "mlp_bias": "fc"},
+    activation=("hidden_act",), biases={"attention_bias": "self_attn.", "mlp_bias": "fc"},
     defaults={"num_key_value_heads": 0, "head_dim": 0, "max_position_embeddings": 2048, "rms_norm_eps": 1e-6, "attention_dropout": 0.0,
               "hidden_act": "silu", "attention_bias": False, "mlp_bias": False, "tie_word_embeddings": False},
     ignored=r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq")
@@ -88,7 +88,7 @@ GPT2 = Architecture(
     sizes={"vocab_size": "target_vocabulary", "n_embd": "d_model", "n_inner": "d_ff", "n_layer": "decoder_layers", "n_head": "heads",
            "n_positions": "max_positions", "layer_norm_epsilon": "block.norm_epsilon", "embd_pdrop": "dropout", "resid_pdrop": "dropout",
            "attn_pdrop": "attention_dropout"},
-    block={"norm": "layer", "gated": False, "positions": "learned"}, activation="activation_function",
+    block={"norm": "layer", "gated": False, "positions": "learned"}, activation=("activation_function",),
     fixed={"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False},
     defaults={"n_inner": 0, "layer_norm_epsilon": 1e-5, "embd_pdrop": 0.1, "resid_pdrop": 0.1, "attn_pdrop": 0.1, "activation_function": "gelu_new",
               "tie_word_embeddings": True},
@@ -105,7 +105,7 @@ BERT = Architecture(
     sizes={"vocab_size": "target_vocabulary", "hidden_size": "d_model", "intermediate_size": "d_ff", "num_hidden_layers": "encoder_layers",
            "num_attention_heads": "heads", "max_position_embeddings": "max_positions", "layer_norm_eps": "block.norm_epsilon",
            "hidden_dropout_prob": "dropout", "attention_probs_dropout_prob": "attention_dropout"},
-    block={"norm": "layer", "gated": False, "positions": "learned", "embedding_norm": True}, activation="hidden_act",
+    block={"norm": "layer", "gated": False, "positions": "learned", "embedding_norm": True}, activation=("hidden_act",),
     fixed={"is_decoder": False, "position_embedding_type": "absolute"},
     defaults={"layer_norm_eps": 1e-12, "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1, "hidden_act": "gelu",
               "tie_word_embeddings": True},
@@ -114,7 +114,28 @@ BERT = Architecture(
     table="cls.predictions.decoder.weight", head_bias="cls.predictions.bias", token_types="bert.embeddings.token_type_embeddings.weight",
     head={"cls.predictions.transform.dense": "encoder.lm_head.dense", "cls.predictions.transform.LayerNorm": "encoder.lm_head.layer_norm"})
 
-ARCHITECTURES = {architecture.model_type: architecture for architecture in (LLAMA, QWEN3, GPT2, BERT)}
+MODERNBERT = Architecture(
+    "ModernBertForMaskedLM", "modernbert", "model.", "layers",
+    {"embeddings.tok_embeddings": "encoder.embed_tokens", "embeddings.norm": "encoder.layernorm_embedding", "final_norm": "encoder.layer_norm"},
+    {"attn_norm": "self_attn_layer_norm", "attn.Wqkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+     "attn.Wo": "self_attn.out_proj", "mlp_norm": "final_layer_norm", "mlp.Wi": ("fc1", "fc3"), "mlp.Wo": "fc2"},
+    transposed=False,
+    sizes={"vocab_size": "target_vocabulary", "hidden_size": "d_model", "intermediate_size": "d_ff", "num_hidden_layers": "encoder_layers",
+           "num_attention_heads": "heads", "max_position_embeddings": "max_positions", "norm_eps": "block.norm_epsilon",
+           "local_attention": "block.window", "global_attn_every_n_layers": "block.global_every", "global_rope_theta": "block.rotary_theta",
+           "local_rope_theta": "block.rotary_local_theta", "embedding_dropout": "dropout", "mlp_dropout": "activation_dropout",
+           "attention_dropout": "attention_dropout"},
+    block={"norm": "layer", "norm_shift": False, "gated": True, "positions": "rotary", "rotary_share": 1.0, "rotary_scaling": 1.0,
+           "embedding_norm": True, "first_norm": False},
+    activation=("hidden_activation", "classifier_activation"), biases={"attention_bias": "self_attn.", "mlp_bias": "fc"},
+    fixed={"norm_bias": False, "classifier_bias": False, "decoder_bias": True},
+    defaults={"norm_eps": 1e-5, "local_attention": 128, "global_attn_every_n_layers": 3, "global_rope_theta": 160000.0, "local_rope_theta": 10000.0,
+              "embedding_dropout": 0.0, "mlp_dropout": 0.0, "attention_dropout": 0.0, "hidden_activation": "gelu", "classifier_activation": "gelu", "attention_bias": False,
+              "mlp_bias": False, "tie_word_embeddings": True},
+    stack="encoder", table="decoder.weight", head_bias="decoder.bias",
+    head={"head.dense": "encoder.lm_head.dense", "head.norm": "encoder.lm_head.layer_norm"})
+
+ARCHITECTURES = {architecture.model_type: architecture for architecture in (LLAMA, QWEN3, GPT2, BERT, MODERNBERT)}
 
 
 def _modules(architecture: Architecture, layers: int):
@@ -125,6 +146,8 @@ def _modules(architecture: Architecture, layers: int):
         yield theirs, [ours], ours
     for i in range(layers):
         for theirs, names in architecture.layer_modules.items():
+            if i == 0 and names == "self_attn_layer_norm" and not architecture.block.get("first_norm", True):
+                continue
             names = [names] if isinstance(names, str) else list(names)
             yield f"{architecture.prefix}{architecture.layers}.{i}.{theirs}", [f"{architecture.stack}.layers.{i}.{name}" for name in names], names[0]
 
@@ -149,10 +172,13 @@ def _misfit(architecture: Architecture, model: dict, block: dict) -> str:
     if model[f"{architecture.stack}_layers"] == 0 or model[architecture.stack]["norm"] != architecture.norm:
         return f"{architecture.name} has {architecture.stack} layers whose norm is \"{architecture.norm}\""
     wanted = {**{name: value for name, value in VASWANI.items() if name not in _FREE}, **architecture.block}
-    for name, value in (("kv_heads", model["heads"]), ("head_width", model["d_model"] / model["heads"])):
-        wanted[name] = block[name] if f"block.{name}" in architecture.sizes.values() else value
+    wanted.update(kv_heads=model["heads"], head_width=model["d_model"] / model["heads"])
+    for ours in architecture.sizes.values():
+        wanted.pop(ours.removeprefix("block."), None)
+    if "block.window" in architecture.sizes.values() and not (block["window"] and block["global_every"]):
+        return f"{architecture.name} has a window and every n-th layer without it, this model {block['window']} and {block['global_every']}"
     for name, value in block.items():
-        if value != wanted.get(name, value if name in _FREE else None):
+        if value != wanted.get(name, value if name in _FREE or f"block.{name}" in architecture.sizes.values() else None):
             return f"{architecture.name} has model.block.{name} {wanted.get(name)!r}, this model {value!r}"
     return ""
 
@@ -162,7 +188,8 @@ def _config(architecture: Architecture, model: dict, block: dict, weights, tied:
     for theirs, ours in architecture.sizes.items():
         config[theirs] = block[ours.removeprefix("block.")] if ours.startswith("block.") else model[ours]
     config.update(architecture.fixed)
-    config[architecture.activation] = [theirs for theirs, ours in _ACTIVATIONS.items() if ours == block["activation"]][-1]
+    for setting in architecture.activation:
+        config[setting] = [theirs for theirs, ours in _ACTIVATIONS.items() if ours == block["activation"]][-1]
     if architecture.token_types:
         config["type_vocab_size"] = 2
     for setting, begin in architecture.biases.items():
@@ -172,6 +199,12 @@ def _config(architecture: Architecture, model: dict, block: dict, weights, tied:
         if block["rotary_scaling"] != 1:
             rope = {"rope_type": "llama3", "factor": block["rotary_scaling"], "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                     "original_max_position_embeddings": block["rotary_scaling_positions"]}
+        if "local_rope_theta" in architecture.sizes:  # 5: by the kind of layer
+            kinds = {"full_attention": "rotary_theta", "sliding_attention": "rotary_local_theta"}
+            every = block["global_every"]
+            types = ["sliding_attention" if every == 0 or i % every else "full_attention" for i in range(model["encoder_layers"])]
+            return {**config, "layer_types": types, "rope_parameters": {kind: {**rope, "rope_theta": block[name]} for kind, name in kinds.items()},
+                    "tie_word_embeddings": tied}
         theta = {"rope_theta": block["rotary_theta"]}
         config.update(**theta, rope_scaling=None if len(rope) == 1 else rope, rope_parameters={**rope, **theta})
     return {**config, "tie_word_embeddings": tied}
@@ -181,6 +214,7 @@ def to_transformers(plain: PlainModel) -> "tuple[dict, dict[str, np.ndarray]]":
     """Raises Refusal, with the reason, for what no architecture can hold."""
     folded, model, block = fold(plain, FORMAT), plain.model, block_of(plain.model)
     require_plain_input(folded, FORMAT)
+    block["rotary_local_theta"] = block["rotary_local_theta"] or (block["rotary_theta"] if block["window"] else 0.0)
     if block["positions"] == "sinusoidal":
         block["positions"] = "learned"
         folded.weights[f"{plain.stacks()[0]}.embed_positions.weight"] = position_table(model["max_positions"], model["d_model"]).astype(np.float32)
@@ -197,7 +231,7 @@ def to_transformers(plain: PlainModel) -> "tuple[dict, dict[str, np.ndarray]]":
     tensors = {} if tied else {architecture.table: folded.output_table}
     if architecture.head_bias:
         tensors[architecture.head_bias] = bias = weights.pop(f"{architecture.stack}.lm_head.bias")
-        if not tied:  # transformers 5 then reads the second name; tied, 4 and 5 the first
+        if not tied and architecture.norm == "post":  # BERT: transformers 5 then reads the second name; tied, 4 and 5 the first
             tensors[_second_bias(architecture)] = bias
     if architecture.token_types:
         tensors[architecture.token_types] = np.zeros((2, model["d_model"]), np.float32)
@@ -223,7 +257,9 @@ def _setting(origin: str, architecture: Architecture, config: dict, name: str):
 
 
 def _rotary(origin: str, config: dict) -> dict:
-    """The block's theta and Llama 3.1's scaling."""
+    """The block's theta and Llama 3.1's scaling; of ModernBERT what transformers 5 saved under other names than 4."""
+    if "layer_types" in config and config["model_type"] == "modernbert":
+        return _by_layer_type(origin, config)
     of_4, of_5 = config.get("rope_scaling") or {}, config.get("rope_parameters") or {}
     thetas = {float(rope["rope_theta"]) for rope in (config, of_5) if rope.get("rope_theta") is not None}
     if len(thetas) > 1:
@@ -242,23 +278,38 @@ def _rotary(origin: str, config: dict) -> dict:
     return block
 
 
+def _by_layer_type(origin: str, config: dict) -> dict:
+    globals_, ropes = [i for i, kind in enumerate(config["layer_types"]) if kind == "full_attention"], config["rope_parameters"]
+    every = next((i for i in globals_ if i > 0), len(config["layer_types"])) if globals_ else 0
+    if globals_ != (list(range(0, len(config["layer_types"]), every)) if every else []):
+        raise Refusal(f"{origin}: layer_types has full attention in the layers {globals_}; hadal has it in every n-th, from the first on")
+    kinds = {rope.get("rope_type", "default") for rope in ropes.values()} - {"default"}
+    if kinds:
+        raise Refusal(f"{origin}: rope_type is {kinds.pop()!r}; hadal scales no positions of windows")
+    return {"rotary_theta": ropes["full_attention"]["rope_theta"], "rotary_local_theta": ropes["sliding_attention"]["rope_theta"],
+            "global_every": every}
+
+
 def _settings(origin: str, architecture: Architecture, config: dict) -> dict:
     """The model's settings. Where some settings give biases and others none, these are "qkv"."""
     for name, value in architecture.fixed.items():
         if config.get(name, value) != value:
             raise Refusal(f"{origin}: {name} is {config[name]!r}; hadal has {value!r} there")
+    if config.get("local_rope_theta", 0) is None:  # ModernBERT's mark for the other theta
+        config = {**config, "local_rope_theta": 0.0}
     values = {theirs: _setting(origin, architecture, config, theirs) for theirs in architecture.sizes}
-    activation = _setting(origin, architecture, config, architecture.activation)
-    if activation not in _ACTIVATIONS:
-        raise Refusal(f"{origin}: {architecture.activation} is {activation!r}; hadal has {', '.join(_ACTIVATIONS)}")
+    activations = {setting: _setting(origin, architecture, config, setting) for setting in architecture.activation}
+    for setting, activation in activations.items():
+        if activation not in _ACTIVATIONS or activation != activations[architecture.activation[0]]:
+            raise Refusal(f"{origin}: {setting} is {activation!r}; hadal has one of {', '.join(_ACTIVATIONS)} in every place")
     biases = [_setting(origin, architecture, config, setting) for setting in architecture.biases]
-    block = {**architecture.block, "activation": _ACTIVATIONS[activation], "scale_embedding": False,
+    block = {**architecture.block, "activation": _ACTIVATIONS[activations[architecture.activation[0]]], "scale_embedding": False,
              "biases": "all" if all(biases) else "qkv" if any(biases) else "none"}
-    if block["positions"] == "rotary":
-        block.update(_rotary(origin, config))
     model = {"sharing": "all" if _setting(origin, architecture, config, "tie_word_embeddings") else "none"}
     for theirs, ours in architecture.sizes.items():
         (block if ours.startswith("block.") else model)[ours.removeprefix("block.")] = values[theirs]
+    if block["positions"] == "rotary":
+        block.update(_rotary(origin, config))
     model["d_ff"] = model["d_ff"] or 4 * model["d_model"]  # GPT-2's n_inner null
     model["max_positions"] = min(MOST_POSITIONS, model["max_positions"])
     # As hadal's presets have them: 0 for the rest's.

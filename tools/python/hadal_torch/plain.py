@@ -192,7 +192,8 @@ def plain_shapes(model: dict) -> "dict[str, tuple[int, ...]]":
                     linear(f"{layer}.{attention}.{product}_proj", rows, columns)
                 for vector in ("q_norm", "k_norm") if block["query_key_norm"] else ():
                     norm(f"{layer}.{attention}.{vector}", block["head_width"])
-                norm(f"{layer}.{attention}_layer_norm")
+                if block["first_norm"] or attention != "self_attn" or not layer.endswith(".0") or model[stack]["norm"] != "pre":
+                    norm(f"{layer}.{attention}_layer_norm")
             for product in ("fc1", "fc3") if block["gated"] else ("fc1",):
                 linear(f"{layer}.{product}", hidden, d)
             linear(f"{layer}.fc2", d, hidden)
