@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "kernels/head_norm.h"
 #include "kernels/residual_norm.h"
 #include "kernels/shift_scale.h"
 #include "layers/chunk_part.h"
@@ -32,6 +33,40 @@ void InnerNorm::Backward(const SublayerContext& context, ConstAnyMatrix x, const
                                         .d_shift = context.parameters.GradientVector(context.plan().NormShift(scale_)),
                                         .partials = context.workspace.norm_partials(),
                                         .batch = context.gradients});
+}
+
+HeadNorms::Pair HeadNorms::Forward(const SublayerContext& context, const Pair& raw) const {
+  if (query_scale_ < 0) return raw;
+  const AnyMatrix q = context.workspace.normed_queries(raw.q.rows), k = context.workspace.normed_keys(raw.k.rows);
+  Norm(context.stream, context.parameters, query_scale_, raw.q, q);
+  Norm(context.stream, context.parameters, key_scale_, raw.k, k);
+  return {q, k};
+}
+
+void HeadNorms::Norm(const Stream& stream, const ParameterStore& parameters, int32_t scale, ConstAnyMatrix x,
+                     AnyMatrix y) {
+  if (scale < 0) return;
+  HeadNormForward(stream, {.x = x,
+                           .scale = parameters.WeightVector(scale),
+                           .shift = parameters.WeightVector(parameters.plan().NormShift(scale)),
+                           .form = parameters.plan().norm_form(),
+                           .y = y});
+}
+
+void HeadNorms::Backward(const SublayerContext& context, const Pair& raw, AnyMatrix d_q, AnyMatrix d_k) const {
+  if (query_scale_ < 0) return;
+  const auto backward = [&](int32_t scale, ConstAnyMatrix x, AnyMatrix gradient) {
+    HeadNormBackward(context.stream, {.dy = gradient,
+                                      .x = x,
+                                      .scale = context.parameters.WeightVector(scale),
+                                      .form = context.plan().norm_form(),
+                                      .dx = gradient,
+                                      .d_scale = context.parameters.GradientVector(scale),
+                                      .d_shift = context.parameters.GradientVector(context.plan().NormShift(scale)),
+                                      .partials = context.workspace.norm_partials()});
+  };
+  backward(query_scale_, raw.q, d_q);
+  backward(key_scale_, raw.k, d_k);
 }
 
 ConstAnyMatrix InputShift::Forward(const SublayerContext& context, ConstAnyMatrix x, AnyMatrix shifted) const {

@@ -31,6 +31,38 @@ class InnerNorm {
   int32_t scale_;
 };
 
+// The norms of the queries and keys of an attention, a head at a time (kernels/head_norm.h). Attention reads their
+// results in the workspace: no micro-batch keeps them, and backward computes them again. Traffic, in elements of q and
+// k: 2 forward (read, written), 5 backward.
+class HeadNorms {
+ public:
+  HeadNorms(const ModelPlan& plan, int32_t sublayer)
+      : query_scale_(plan.ParameterOf(sublayer, ParameterRole::kQueryNormScale)),
+        key_scale_(plan.ParameterOf(sublayer, ParameterRole::kKeyNormScale)) {}
+
+  struct Pair {
+    ConstAnyMatrix q, k;
+  };
+  // Returns what attention reads: q and k, or in the workspace their norms.
+  Pair Forward(const SublayerContext& context, const Pair& raw) const;
+  // Replaces the gradients of what Forward returned by those of q and k. Adds to the gradients of scales and shifts.
+  void Backward(const SublayerContext& context, const Pair& raw, AnyMatrix d_q, AnyMatrix d_k) const;
+  // For decoding.
+  void NormQueries(const Stream& stream, const ParameterStore& parameters, AnyMatrix q) const {
+    Norm(stream, parameters, query_scale_, q, q);
+  }
+  void NormKeys(const Stream& stream, const ParameterStore& parameters, AnyMatrix k) const {
+    Norm(stream, parameters, key_scale_, k, k);
+  }
+
+ private:
+  // Does nothing without a norm.
+  static void Norm(const Stream& stream, const ParameterStore& parameters, int32_t scale, ConstAnyMatrix x,
+                   AnyMatrix y);
+
+  int32_t query_scale_, key_scale_;  // -1: none
+};
+
 // Subtracts a learned scalar b [1] from the input of a product, x − b, for R-Fixup (Zhang, Dauphin and Ma 2019). Does
 // nothing for other methods. Numerics: kernels/shift_scale.h. dx may have the residual stream's type.
 class InputShift {

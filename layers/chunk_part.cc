@@ -36,6 +36,7 @@ Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, 
     : storage_(plan.compute_storage),
       width_(plan.options.d_model),
       query_width_(plan.options.query_width()),
+      key_width_(plan.options.key_width()),
       logit_columns_(LogitColumns(plan.options)),
       logit_rows_(LogitRows(stream.kind(), plan)),
       logit_stride_(LogitStride(stream.kind(), logit_columns_)),
@@ -45,6 +46,10 @@ Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, 
   const int64_t rows = std::max(capacity.source_rows, capacity.target_rows);
   const int64_t d = plan.options.d_model;
   branch_slice_ = reserve(rows * d);
+  if (plan.options.block.query_key_norm) {
+    normed_queries_slice_ = reserve(rows * query_width_);
+    normed_keys_slice_ = reserve(rows * key_width_);
+  }
   attention_floats_ = AttentionScratch(stream, {.query_rows = rows,
                                                 .max_length = capacity.max_length,
                                                 .heads = plan.options.heads,
@@ -73,7 +78,7 @@ Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, 
   partial_slice_ = layout.Reserve<float>(category, partial_floats_);
   if (stream.kind() == DeviceKind::kCpu) return;
   gradient_batch_ = std::make_unique<GradientBatch>();
-  const int64_t qkv_width = query_width_ + 2 * int64_t{plan.options.key_width()};
+  const int64_t qkv_width = (plan.options.block.attention_gate ? 2 : 1) * query_width_ + 2 * key_width_;
   batch_floats_ = GradientBatch::Floats(
       rows, widest_norm, std::max(qkv_width, (plan.options.feed_forward_products() - 1) * int64_t{plan.options.d_ff}));
   batch_slice_ = layout.Reserve<float>(category, batch_floats_);
@@ -94,6 +99,8 @@ void Workspace::Bind(const Arena& arena) {
   branch_ = arena.Get<std::byte>(branch_slice_);
   branch_input_ = arena.Get<std::byte>(branch_input_slice_);
   attended_ = arena.Get<std::byte>(attended_slice_);
+  normed_queries_ = arena.Get<std::byte>(normed_queries_slice_);
+  normed_keys_ = arena.Get<std::byte>(normed_keys_slice_);
   layer_input_ = arena.Get<float>(layer_input_slice_);
   attention_ = arena.Get<float>(attention_slice_);
   partials_ = arena.Get<float>(partial_slice_);

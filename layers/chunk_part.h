@@ -68,7 +68,10 @@ class Workspace {
   AnyMatrix branch_input_gradient(int64_t rows) const { return {branch_input_, rows, width_, storage_}; }
   // The gradient of what the heads give, [rows, H·D].
   AnyMatrix attended_gradient(int64_t rows) const { return {attended_, rows, query_width_, storage_}; }
-  const Rotary& rotary() const { return rotary_.rotary(); }
+  const RotaryTables& rotary() const { return rotary_; }
+  // What attention reads where queries and keys are normed: [rows, H·D], [rows, K·D].
+  AnyMatrix normed_queries(int64_t rows) const { return {normed_queries_, rows, query_width_, storage_}; }
+  AnyMatrix normed_keys(int64_t rows) const { return {normed_keys_, rows, key_width_, storage_}; }
   // fp32. With a skip from a layer's input to its last sum (B2T): the gradient of that input through the skip. With
   // several residual streams: the gradient of what a sublayer reads from them, and later of its result.
   Matrix layer_input_gradient(int64_t rows) const { return {layer_input_, rows, width_}; }
@@ -113,14 +116,15 @@ class Workspace {
 
  private:
   Storage storage_ = Storage::kFloat32;
-  int64_t width_ = 0, query_width_ = 0, logit_columns_ = 0, logit_rows_ = 0, logit_stride_ = 0, attention_floats_ = 0,
-          partial_floats_ = 0, batch_floats_ = 0, loss_rows_ = 0;
+  int64_t width_ = 0, query_width_ = 0, key_width_ = 0, logit_columns_ = 0, logit_rows_ = 0, logit_stride_ = 0,
+          attention_floats_ = 0, partial_floats_ = 0, batch_floats_ = 0, loss_rows_ = 0;
   ArenaSlice branch_slice_, branch_input_slice_, attended_slice_, attention_slice_, layer_input_slice_, partial_slice_,
-      batch_slice_, logits_slice_, row_slice_, host_row_slice_;
-  void *branch_ = nullptr, *branch_input_ = nullptr, *attended_ = nullptr, *logits_ = nullptr;
+      batch_slice_, logits_slice_, row_slice_, host_row_slice_, normed_queries_slice_, normed_keys_slice_;
+  void *branch_ = nullptr, *branch_input_ = nullptr, *attended_ = nullptr, *logits_ = nullptr,
+       *normed_queries_ = nullptr, *normed_keys_ = nullptr;
   float *layer_input_ = nullptr, *attention_ = nullptr, *partials_ = nullptr, *row_loss_ = nullptr,
         *host_row_loss_ = nullptr;
-  RotaryTable rotary_;
+  RotaryTables rotary_;
   std::unique_ptr<GradientBatch> gradient_batch_;
 };
 

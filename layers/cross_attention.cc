@@ -1,7 +1,8 @@
 // Cross-attention: queries from the residual stream, keys and values from the encoder's output m (not normalised
 // again).
 //   y = Concat_h(softmax(q_h·k_gᵀ/sqrt(D))·v_g)·W_oᵀ,  q = x·W_qᵀ + b_q,  k|v = m·W_kvᵀ + b_kv (one product)
-// g is the head of keys of head h. Rotary positions are self-attention's alone.
+// g is the head of keys of head h. Some blocks norm q and k (HeadNorms, branch_parts.h). Rotary positions, windows and
+// gates are self-attention's alone.
 // Shapes: x, y [Rt, d], m [Rs, d], Rt target and Rs source rows; H heads of D columns, Q = H·D; K heads of keys.
 // Source: Vaswani et al. 2017 section 3.2.
 // R-Fixup subtracts a scalar from the queries' input (chunk_part.h).
@@ -53,6 +54,7 @@ class CrossAttention final : public Branch {
   int32_t query_weight_, query_bias_, key_value_weight_, key_value_bias_, output_weight_, output_bias_;  // parameters
   bool adds_output_bias_;  // a norm follows (branch_parts.cc)
   InputShift shift_;
+  HeadNorms head_norms_;
   Storage storage_;
   int64_t d_model_, query_width_, key_width_;
   int32_t heads_, group_;
@@ -69,6 +71,7 @@ CrossAttention::CrossAttention(const ModelPlan& plan, int32_t sublayer)
       output_bias_(plan.ParameterOf(sublayer, ParameterRole::kOutputBias)),
       adds_output_bias_(plan.ParameterOf(sublayer, ParameterRole::kOutputNormScale) >= 0),
       shift_(plan, sublayer, ParameterRole::kQueryShift),
+      head_norms_(plan, sublayer),
       storage_(plan.compute_storage),
       d_model_(plan.options.d_model),
       query_width_(plan.options.query_width()),
@@ -122,9 +125,10 @@ void CrossAttention::Forward(const SublayerContext& context, const PartTensors& 
                                  .weight = parameters.ProductWeight(key_value_weight_, 2),
                                  .bias = parameters.ProductBias(key_value_bias_, 2),
                                  .y = s.key_value});
+  const auto [q, k] = head_norms_.Forward(context, {s.query, s.key_value.Columns(0, key_width_)});
   AttentionForward(context.stream, {.shape = ShapeOf(context),
-                                    .q = s.query,
-                                    .k = s.key_value.Columns(0, key_width_),
+                                    .q = q,
+                                    .k = k,
                                     .v = s.key_value.Columns(key_width_, key_width_),
                                     .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kAttention),
                                     .output = s.attended,
@@ -143,9 +147,11 @@ void CrossAttention::BackwardInput(const SublayerContext& context, const PartTen
   const AnyMatrix d_attended = context.workspace.attended_gradient(target_rows);
   LinearBackwardInput(context.stream,
                       {.dy = tensors.d_y, .weight = parameters.ProductWeight(output_weight_), .dx = d_attended});
+  const HeadNorms::Pair raw = {s.query, s.key_value.Columns(0, key_width_)};
+  const auto [q, k] = head_norms_.Forward(context, raw);
   AttentionBackward(context.stream, {.shape = ShapeOf(context),
-                                     .q = s.query,
-                                     .k = s.key_value.Columns(0, key_width_),
+                                     .q = q,
+                                     .k = k,
                                      .v = s.key_value.Columns(key_width_, key_width_),
                                      .log_sum_exp = s.log_sum_exp,
                                      .d_output = d_attended,
@@ -154,6 +160,7 @@ void CrossAttention::BackwardInput(const SublayerContext& context, const PartTen
                                      .d_k = p.d_key_value.Columns(0, key_width_),
                                      .d_v = p.d_key_value.Columns(key_width_, key_width_),
                                      .scratch = context.workspace.attention_scratch()});
+  head_norms_.Backward(context, raw, p.d_query, p.d_key_value.Columns(0, key_width_));
   shift_.BackwardInput(context, {.dy = p.d_query,
                                  .weight = parameters.ProductWeight(query_weight_),
                                  .accumulate = accumulate,

@@ -5,6 +5,7 @@
 #include "kernels/activation.h"
 #include "kernels/cached_attention.h"
 #include "kernels/convert.h"
+#include "kernels/glu.h"
 #include "kernels/head_scale.h"
 #include "kernels/linear.h"
 #include "kernels/residual_norm.h"
@@ -29,7 +30,7 @@ IncrementalScratch::IncrementalScratch(const ModelPlan& plan, const Capacity& ca
   };
   const auto reserve_floats = [&](int64_t floats) { return reserve(floats, Storage::kFloat32); };
   inner_slice_ =
-      reserve(std::max(rows * std::max(query_width + 2 * key_width,
+      reserve(std::max(rows * std::max((plan.options.block.attention_gate ? 2 : 1) * query_width + 2 * key_width,
                                        (plan.options.feed_forward_products() - 1) * int64_t{plan.options.d_ff}),
                        capacity.encoder_rows * 2 * key_width),
               storage_);
@@ -84,7 +85,10 @@ IncrementalSublayer::IncrementalSublayer(const ModelPlan& plan, int32_t sublayer
       keeps_input_(kind_ == SublayerKind::kSelfAttention && plan.options.decoder.skip_gain != 0),
       begins_stack_(plan.begins_stack(sublayer)),
       ends_stack_(plan.ends_stack(sublayer + 1)),
-      residuals_(plan.Residuals(Stack::kDecoder)) {
+      residuals_(plan.Residuals(Stack::kDecoder)),
+      head_norms_(plan, sublayer),
+      reach_(plan.Reach(sublayer)),
+      gate_width_(plan.ParameterOf(sublayer, ParameterRole::kGateWeight) < 0 ? 0 : query_width_) {
   HADAL_CHECK(record_.stack == Stack::kDecoder);
   const auto find = [&](ParameterRole role) { return plan.ParameterOf(sublayer, role); };
   const bool feed_forward = kind_ == SublayerKind::kFeedForward;
@@ -119,12 +123,14 @@ void IncrementalSublayer::CacheEncoderOutput(const Stream& stream, const Paramet
                          .weight = parameters.ProductWeight(key_value_weight_, 2),
                          .bias = parameters.ProductBias(key_value_bias_, 2),
                          .y = key_value});
+  head_norms_.NormKeys(stream, parameters, key_value.Columns(0, key_width_));
   ScatterRows(stream, {.x = key_value, .index = rows.rows, .device_index = rows.device_rows, .y = cache});
 }
 
 void IncrementalSublayer::Attend(const IncrementalContext& context, ConstAnyMatrix q, ConstAnyMatrix cache,
-                                 const CacheIndex& index, const Rotary& rotary, AnyMatrix y) const {
+                                 const CacheIndex& index, ConstAnyMatrix gate, AnyMatrix y) const {
   const AnyMatrix attended = context.scratch.attended(q.rows, query_width_);
+  const bool turns = kind_ == SublayerKind::kSelfAttention;
   CachedAttention(context.stream, {.q = q,
                                    .cache = cache,
                                    .index = index.indices,
@@ -134,9 +140,11 @@ void IncrementalSublayer::Attend(const IncrementalContext& context, ConstAnyMatr
                                    .device_lengths = index.device_lengths,
                                    .heads = heads_,
                                    .group = group_,
-                                   .rotary = rotary,
+                                   .rotary = turns ? context.rotary.Of(reach_) : Rotary(),
+                                   .reach = reach_,
                                    .output = attended,
                                    .scratch = context.scratch.attention()});
+  if (!gate.empty()) GluForward(context.stream, {.value = attended, .gate = gate, .y = attended});
   if (head_scale_ >= 0) {
     HeadScaleForward(context.stream,
                      {.x = attended, .gain = context.parameters.WeightVector(head_scale_), .y = attended});
@@ -162,22 +170,26 @@ void IncrementalSublayer::Project(const IncrementalContext& context, LinearForwa
 
 void IncrementalSublayer::SelfAttention(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix cache,
                                         AnyMatrix y) const {
-  const AnyMatrix qkv = context.scratch.inner(x.rows, query_width_ + 2 * key_width_);
+  const AnyMatrix qkv = context.scratch.inner(x.rows, query_width_ + 2 * key_width_ + gate_width_);
+  const int32_t products = gate_width_ > 0 ? 4 : 3;
   LinearForward(context.stream, {.x = x,
-                                 .weight = context.parameters.ProductWeight(input_weight_, 3),
-                                 .bias = context.parameters.ProductBias(input_bias_, 3),
+                                 .weight = context.parameters.ProductWeight(input_weight_, products),
+                                 .bias = context.parameters.ProductBias(input_bias_, products),
                                  .y = qkv});
+  head_norms_.NormQueries(context.stream, context.parameters, qkv.Columns(0, query_width_));
+  head_norms_.NormKeys(context.stream, context.parameters, qkv.Columns(query_width_, key_width_));
   const CacheRows& to = context.rows.cache_rows;
   ScatterRows(context.stream, {.x = qkv.Columns(query_width_, 2 * key_width_),
                                .index = to.rows,
                                .device_index = to.device_rows,
                                .y = cache,
-                               .rotary = context.rotary,
+                               .rotary = context.rotary.Of(reach_),
                                .turned_columns = key_width_,
                                .head_width = query_width_ / heads_,
                                .positions = context.rows.positions,
                                .device_positions = context.rows.device_tokens.positions});
-  Attend(context, qkv.Columns(0, query_width_), cache, context.rows.self, context.rotary, y);
+  const ConstAnyMatrix gate = gate_width_ > 0 ? qkv.Columns(query_width_ + 2 * key_width_, gate_width_) : AnyMatrix();
+  Attend(context, qkv.Columns(0, query_width_), cache, context.rows.self, gate, y);
 }
 
 void IncrementalSublayer::CrossAttention(const IncrementalContext& context, ConstAnyMatrix x, ConstAnyMatrix cache,
@@ -187,7 +199,8 @@ void IncrementalSublayer::CrossAttention(const IncrementalContext& context, Cons
                                  .weight = context.parameters.ProductWeight(input_weight_),
                                  .bias = context.parameters.ProductBias(input_bias_),
                                  .y = query});
-  Attend(context, query, cache, context.rows.encoder_output, Rotary(), y);
+  head_norms_.NormQueries(context.stream, context.parameters, query);
+  Attend(context, query, cache, context.rows.encoder_output, {}, y);
 }
 
 void IncrementalSublayer::FeedForward(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix y) const {

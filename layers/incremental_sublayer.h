@@ -13,7 +13,7 @@
 // side; before and after the stack there is one.
 //
 // Cache: one matrix per decoder layer, for self- and cross-attention; a row is [k | v] of the K heads of
-// keys, each D wide: 2·K·D numbers. With rotary positions, keys of self-attention are stored turned. A row is written
+// keys, each D wide: 2·K·D numbers. Keys are stored normed and, of self-attention, turned. A row is written
 // once and never moved. An index lists the rows of each hypothesis (kernels/cached_attention.h), so reordering a beam
 // moves integers only.
 // Storage: weights, caches and the products' operands and results as ModelPlan::compute_storage, the residual stream as
@@ -32,9 +32,10 @@
 #include "kernels/device_batch.h"
 #include "kernels/hyper_connection.h"
 #include "kernels/linear.h"
-#include "kernels/rotary.h"
+#include "layers/branch_parts.h"
 #include "layers/model_plan.h"
 #include "layers/parameter_store.h"
+#include "layers/position_tables.h"
 #include "runtime/arena.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
@@ -125,8 +126,8 @@ struct IncrementalContext {
   const ParameterStore& parameters;
   const IncrementalScratch& scratch;
   const IncrementalRows& rows;
-  Rotary rotary;       // of self-attention
-  int64_t update = 1;  // determines the branch gains; ≥ 1
+  const RotaryTables& rotary;  // of self-attention
+  int64_t update = 1;          // determines the branch gains; ≥ 1
   // On a device: the branch gains of sublayers ≥ first_sublayer in device memory; null: computed from `update`.
   const float* branch_gains = nullptr;
   int32_t first_sublayer = 0;
@@ -157,7 +158,7 @@ class IncrementalSublayer {
   void CrossAttention(const IncrementalContext& context, ConstAnyMatrix x, ConstAnyMatrix cache, AnyMatrix y) const;
   void FeedForward(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix y) const;
   void Attend(const IncrementalContext& context, ConstAnyMatrix q, ConstAnyMatrix cache, const CacheIndex& index,
-              const Rotary& rotary, AnyMatrix y) const;
+              ConstAnyMatrix gate, AnyMatrix y) const;
   // The last product, and the norm after the branch if there is one; `free`: memory like product.y for that norm's
   // input.
   void Project(const IncrementalContext& context, LinearForwardArgs product, AnyMatrix free) const;
@@ -195,6 +196,9 @@ class IncrementalSublayer {
   int32_t norm_scale_ = -1, norm_behind_ = -1, head_scale_ = -1, inner_norm_scale_ = -1;
   int32_t input_norm_scale_ = -1, output_norm_scale_ = -1;
   int32_t omega_ = -1;
+  HeadNorms head_norms_;
+  int32_t reach_;              // of self-attention's window
+  int64_t gate_width_;         // columns of self-attention's gate; 0: none
   int32_t hyper_weight_ = -1;  // the maps' gates and bias follow
   int32_t input_shift_ = -1, hidden_shift_ = -1, contraction_shift_ = -1, closing_shift_ = -1, closing_scale_ = -1;
 };

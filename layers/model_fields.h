@@ -97,6 +97,14 @@ void ForEachBlockField(Visit visit) {
   visit("kv_heads", &Block::kv_heads);
   visit("head_width", &Block::head_width);
   visit("scale_embedding", &Block::scale_embedding);
+  visit("query_key_norm", &Block::query_key_norm);
+  visit("attention_gate", &Block::attention_gate);
+  visit("window", &Block::window);
+  visit("global_every", &Block::global_every);
+  visit("rotary_local_theta", &Block::rotary_local_theta);
+  visit("rotary_scaling", &Block::rotary_scaling);
+  visit("rotary_scaling_positions", &Block::rotary_scaling_positions);
+  visit("first_norm", &Block::first_norm);
 }
 
 // As ForEachStackField, for the fields of ModelOptions.

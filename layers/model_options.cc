@@ -65,7 +65,54 @@ absl::Status CheckPositions(const ModelOptions& options) {
                                                  "even, or block.positions to \"none\"."));
 }
 
+absl::Status CheckWindows(const ModelOptions& options) {
+  const Block& block = options.block;
+  HADAL_RETURN_IF_ERROR(InRange("block.window", block.window, 0, 65536));
+  HADAL_RETURN_IF_ERROR(InRange("block.global_every", block.global_every, 0, 10000));
+  if (block.rotary_local_theta != 0) {
+    HADAL_RETURN_IF_ERROR(InRange("block.rotary_local_theta", block.rotary_local_theta, 1, 1e12));
+  }
+  HADAL_RETURN_IF_ERROR(InRange("block.rotary_scaling", block.rotary_scaling, 1, 1e6));
+  HADAL_RETURN_IF_ERROR(InRange("block.rotary_scaling_positions", block.rotary_scaling_positions, 1, 1 << 24));
+  const char* const of_windows = block.window > 0               ? nullptr
+                                 : block.global_every > 0       ? "block.global_every"
+                                 : block.rotary_local_theta > 0 ? "block.rotary_local_theta"
+                                                                : nullptr;
+  if (of_windows != nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("model: ", of_windows,
+                                                   " is set, but there are no windows: every layer is global. Set "
+                                                   "block.window, or leave it out."));
+  }
+  const char* const of_rotary = block.positions == Positions::kRotary ? nullptr
+                                : block.rotary_local_theta > 0        ? "block.rotary_local_theta"
+                                : block.rotary_scaling != 1           ? "block.rotary_scaling"
+                                                                      : nullptr;
+  if (of_rotary == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("model: ", of_rotary, " is set, but block.positions is \"",
+                                                 ToWord(kPositionsWords, block.positions),
+                                                 "\": nothing turns. Set block.positions to \"rotary\", or leave it "
+                                                 "out."));
+}
+
+absl::Status CheckFirstNorm(const char* name, const StackMethod& stack) {
+  const char* const other = stack.norm != NormPlacement::kPre        ? "norm is not \"pre\""
+                            : stack.post_norm_share > 0              ? "post_norm_share is not 0"
+                            : stack.norm_gain == DepthInit::kFromTop ? "norm_gain is \"from_top\""
+                            : stack.couples_layer()                  ? "a layer's sublayers share one segment"
+                            : stack.residual_streams > 1             ? "residual_streams is not 1"
+                                                                     : nullptr;
+  if (other == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("model: block.first_norm is false, but ", other, " in the ", name,
+                   ". Set block.first_norm to true, or choose a method like \"pre_ln\"."));
+}
+
 absl::Status ValidateBlock(const ModelOptions& options) {
+  HADAL_RETURN_IF_ERROR(CheckWindows(options));
+  if (!options.block.first_norm) {
+    if (options.has_encoder()) HADAL_RETURN_IF_ERROR(CheckFirstNorm("encoder", options.encoder));
+    HADAL_RETURN_IF_ERROR(CheckFirstNorm("decoder", options.decoder));
+  }
   HADAL_RETURN_IF_ERROR(InRange("block.norm_epsilon", options.block.norm_epsilon, 1e-12, 0.1));
   HADAL_RETURN_IF_ERROR(CheckPositions(options));
   const bool fixup = options.decoder.fixup_scalars || (options.has_encoder() && options.encoder.fixup_scalars);
@@ -228,6 +275,22 @@ double DefaultSteepness(BranchGrowth growth) {
   }
 }
 
+namespace {
+
+std::string AttentionText(const Block& block) {
+  return absl::StrCat(
+      block.query_key_norm ? ", normed queries and keys" : "", block.attention_gate ? ", gated attention" : "",
+      block.window > 0 ? absl::StrCat(", windows of ", block.window, " tokens") : "",
+      block.global_every > 0 ? absl::StrCat(" but in every ", block.global_every, ". layer") : "",
+      block.rotary_local_theta > 0 ? absl::StrCat(" of theta ", block.rotary_local_theta) : "",
+      block.rotary_scaling != 1
+          ? absl::StrCat(", positions scaled by ", block.rotary_scaling, " from ", block.rotary_scaling_positions)
+          : "",
+      block.first_norm ? "" : ", no first norm");
+}
+
+}  // namespace
+
 std::string BlockText(const Block& block) {
   return absl::StrCat(block.norm == NormKind::kRms ? "RMSNorm " : "LayerNorm ", block.norm_epsilon,
                       block.norm_shift ? "" : " without shifts", block.gated ? ", gated " : ", ",
@@ -246,7 +309,7 @@ std::string BlockText(const Block& block) {
                           : "",
                       block.kv_heads > 0 ? absl::StrCat(", ", block.kv_heads, " key heads") : "",
                       block.head_width > 0 ? absl::StrCat(", heads of ", block.head_width, " columns") : "",
-                      block.scale_embedding ? "" : ", embeddings unscaled");
+                      block.scale_embedding ? "" : ", embeddings unscaled", AttentionText(block));
 }
 
 std::string DepthName(const ModelOptions& options) {

@@ -148,10 +148,18 @@ struct Block {
   Biases biases = Biases::kAll;
   Positions positions = Positions::kSinusoidal;
   double rotary_theta = 10000;
-  double rotary_share = 1;      // the share of a head's columns that turn
-  int32_t kv_heads = 0;         // heads of keys and values, divide the heads of queries; 0: as many
-  int32_t head_width = 0;       // 0: d_model / heads
-  bool scale_embedding = true;  // whether embeddings are multiplied by sqrt(d_model)
+  double rotary_share = 1;        // the share of a head's columns that turn
+  int32_t kv_heads = 0;           // heads of keys and values, divide the heads of queries; 0: as many
+  int32_t head_width = 0;         // 0: d_model / heads
+  bool scale_embedding = true;    // whether embeddings are multiplied by sqrt(d_model)
+  bool query_key_norm = false;    // a norm over each head's queries and keys (kernels/head_norm.h), before they turn
+  bool attention_gate = false;    // self-attention: the heads' output times σ(W_g·x), before W_o
+  int32_t window = 0;             // tokens that self-attention of a local layer sees; 0: all layers are global
+  int32_t global_every = 0;       // with a window: every n-th layer, from layer 0 on, is global; 0: none
+  double rotary_local_theta = 0;  // theta of local layers; 0: rotary_theta
+  double rotary_scaling = 1;      // kernels/rotary.h, of rotary_theta's angles
+  int32_t rotary_scaling_positions = 8192;
+  bool first_norm = true;  // whether a stack whose norms stand in front of branches begins with one
 
   bool operator==(const Block&) const = default;
 };

@@ -59,6 +59,7 @@ bool ParameterRecord::is_vector() const {
     case ParameterRole::kConvolutionWeight:
     case ParameterRole::kHyperMapWeight:
     case ParameterRole::kPositionTable:
+    case ParameterRole::kGateWeight:
       return false;
     default:
       return true;
@@ -109,6 +110,14 @@ uint64_t ModelPlan::Hash() const {
     const Block& b = options.block;
     for (const double field : {double(b.norm), b.norm_epsilon, double(b.activation)}) AppendValue(field, body);
     if (!b.scale_embedding) AppendValue(b.scale_embedding, body);
+    if (b.window > 0) {
+      for (const double field : {double(b.window), double(b.global_every), b.rotary_local_theta}) {
+        AppendValue(field, body);
+      }
+    }
+    if (b.rotary_scaling != 1) {
+      for (const double field : {b.rotary_scaling, double(b.rotary_scaling_positions)}) AppendValue(field, body);
+    }
     if (b.positions != Positions::kSinusoidal) {
       for (const double field : {double(b.positions), b.rotary_theta, b.rotary_share}) AppendValue(field, body);
     }
@@ -138,6 +147,7 @@ bool ModelPlan::ReadByProductsAlone(int32_t parameter) const {
     case ParameterRole::kValueBias:
     case ParameterRole::kConvolutionBias:
     case ParameterRole::kLinearBias:
+    case ParameterRole::kGateBias:
       return true;
     case ParameterRole::kPositionTable:
     case ParameterRole::kHyperMapWeight:  // with the streams, which are fp32

@@ -10,12 +10,14 @@
 // Thread safety: a value; const use from any thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kernels/attention_reach.h"
 #include "kernels/residual_norm.h"
 #include "layers/model_options.h"
 #include "runtime/storage.h"
@@ -117,7 +119,13 @@ enum class ParameterRole : int32_t {
   // fc3 of a gated feed-forward.
   kLinearWeight,
   kLinearBias,
-  kPositionTable,  // learned positions of an embedding
+  kPositionTable,   // learned positions of an embedding
+  kQueryNormScale,  // of each head of queries, and of keys
+  kQueryNormShift,
+  kKeyNormScale,
+  kKeyNormShift,
+  kGateWeight,  // of self-attention's heads
+  kGateBias,
 };
 
 enum class InitKind : int32_t { kZero, kOne, kUniform, kNormal, kConstant };
@@ -198,6 +206,20 @@ struct ModelPlan {
   NormForm norm_form() const {
     return {.centred = options.block.norm == NormKind::kLayer,
             .epsilon = static_cast<float>(options.block.norm_epsilon)};
+  }
+  // How far self-attention `sublayer` sees (kernels/attention_reach.h).
+  int32_t Reach(int32_t sublayer) const {
+    const Block& block = options.block;
+    const SublayerRecord& record = sublayers[sublayer];
+    const bool global = block.window == 0 || (block.global_every > 0 && record.layer % block.global_every == 0);
+    if (record.kind != SublayerKind::kSelfAttention || global) return kWholeSentence;
+    return record.stack == Stack::kEncoder ? block.window / 2 : block.window - 1;
+  }
+  // About how many keys a query of attention `sublayer` sees in a sentence of `length` rows.
+  double KeysSeen(int32_t sublayer, double length) const {
+    const SublayerRecord& record = sublayers[sublayer];
+    const bool causal = record.kind == SublayerKind::kSelfAttention && record.stack == Stack::kDecoder;
+    return std::min((causal ? 1.0 : 2.0) * Reach(sublayer) + 1, causal ? length / 2 : length);
   }
   // The parameter of the shift of the norm whose scale is the parameter `scale`; −1: norms have no shift.
   int32_t NormShift(int32_t scale) const { return options.block.norm_shift ? scale + 1 : -1; }

@@ -88,6 +88,8 @@ class PlanBuilder {
     s.first_parameter = static_cast<int32_t>(plan_.parameters.size());
     if (layer < 0) return;
     const int32_t layers = stack == Stack::kEncoder ? options_.encoder_layers : options_.decoder_layers;
+    const bool first = kind == SublayerKind::kSelfAttention && layer == 0;
+    if (first && !options_.block.first_norm) s.norm = NormPlacement::kNone;
     s.norm_gain = static_cast<float>(DepthInitFactor(method.norm_gain, layer, layers));
     s.second_gain = static_cast<float>(method.second_stream_gain);
     // Self-attention is a layer's first sublayer.
@@ -183,8 +185,8 @@ class PlanBuilder {
   }
 
   void AddBias(ParameterRole role, int64_t size) {
-    const bool of_qkv =
-        role == ParameterRole::kQueryBias || role == ParameterRole::kKeyBias || role == ParameterRole::kValueBias;
+    const bool of_qkv = role == ParameterRole::kQueryBias || role == ParameterRole::kKeyBias ||
+                        role == ParameterRole::kValueBias || role == ParameterRole::kGateBias;
     const Biases biases = options_.block.biases;
     if (biases == Biases::kNone || (biases == Biases::kQkv && !of_qkv)) return;
     if (Method(plan_.sublayers.back().stack).linear_bias) AddParameter(role, InitKind::kZero, 0, size, 1);
@@ -248,6 +250,12 @@ class PlanBuilder {
     AddParameter(ParameterRole::kLearnedGain, InitKind::kZero, 0, 1, 1);
   }
 
+  void AddHeadNorms() {
+    if (!options_.block.query_key_norm) return;
+    AddLayerNorm(ParameterRole::kQueryNormScale, options_.head_width());
+    AddLayerNorm(ParameterRole::kKeyNormScale, options_.head_width());
+  }
+
   void AddAttentionScalars(const StackMethod& method) {
     if (!method.fixup_scalars) return;
     AddShift(ParameterRole::kQueryShift);
@@ -282,7 +290,7 @@ class PlanBuilder {
     if (behind_sum || behind_layer) AddLayerNorm(ParameterRole::kCombinationNormScale, options_.d_model);
   }
 
-  // q, k, v weights follow each other, then their biases, so that one product serves all three.
+  // q, k, v weights follow each other, and the gate's, then their biases, so that one product serves all.
   void AddSelfAttention(Stack stack, int32_t layer) {
     AddSublayer(SublayerKind::kSelfAttention, stack, layer);
     const StackMethod& method = Method(stack);
@@ -290,12 +298,16 @@ class PlanBuilder {
     AddWeight(ParameterRole::kQueryWeight, method.query_key_gain, of_queries, d);
     AddWeight(ParameterRole::kKeyWeight, method.query_key_gain, of_keys, d);
     AddWeight(ParameterRole::kValueWeight, method.value_gain, of_keys, d);
+    const bool gated = options_.block.attention_gate;
+    if (gated) AddWeight(ParameterRole::kGateWeight, method.query_key_gain, of_queries, d);
     AddBias(ParameterRole::kQueryBias, of_queries);
     AddBias(ParameterRole::kKeyBias, of_keys);
     AddBias(ParameterRole::kValueBias, of_keys);
+    if (gated) AddBias(ParameterRole::kGateBias, of_queries);
     AddWeight(ParameterRole::kOutputWeight, method.output_gain, d, of_queries);
     AddBias(ParameterRole::kOutputBias, d);
     AddNorm(/*closing=*/false);
+    AddHeadNorms();
     AddAttentionExtras(method);
     AddCombination(/*last_of_stack=*/false);
   }
@@ -315,6 +327,7 @@ class PlanBuilder {
     AddWeight(ParameterRole::kOutputWeight, method.cross_output_gain, d, of_queries);
     AddBias(ParameterRole::kOutputBias, d);
     AddNorm(/*closing=*/false);
+    AddHeadNorms();
     AddBranchNorms(method);
     AddAttentionScalars(method);
   }

@@ -93,6 +93,18 @@ const char* RoleSuffix(ParameterRole role) {
       return "fc3.bias";
     case ParameterRole::kPositionTable:
       return "embed_positions.weight";
+    case ParameterRole::kQueryNormScale:
+      return "q_norm.weight";
+    case ParameterRole::kQueryNormShift:
+      return "q_norm.bias";
+    case ParameterRole::kKeyNormScale:
+      return "k_norm.weight";
+    case ParameterRole::kKeyNormShift:
+      return "k_norm.bias";
+    case ParameterRole::kGateWeight:
+      return "gate_proj.weight";
+    case ParameterRole::kGateBias:
+      return "gate_proj.bias";
   }
   return "";
 }

@@ -19,18 +19,26 @@ void Place(const Arena& arena, Matrix table, const std::function<void(Matrix)>& 
 
 void PlacePositions(const Arena& arena, Matrix positions) { Place(arena, positions, FillSinusoidalPositions); }
 
-RotaryTable::RotaryTable(const ModelPlan& plan, ArenaLayout& layout) {
-  const ModelOptions& model = plan.options;
-  if (model.block.positions != Positions::kRotary) return;
-  positions_ = model.max_positions, columns_ = model.rotary_width(), theta_ = model.block.rotary_theta;
-  slice_ = layout.ReserveLasting<float>("weights", positions_ * columns_);
+RotaryTables::RotaryTables(const ModelPlan& plan, ArenaLayout& layout)
+    : positions_(plan.options.max_positions), columns_(plan.options.rotary_width()) {
+  const Block& block = plan.options.block;
+  if (block.positions != Positions::kRotary) return;
+  const auto reserve = [&](Table& table, double theta) {
+    table.theta = theta;
+    table.slice = layout.ReserveLasting<float>("weights", positions_ * columns_);
+  };
+  reserve(global_, block.rotary_theta);
+  global_.scaling = {block.rotary_scaling, static_cast<double>(block.rotary_scaling_positions)};
+  if (block.rotary_local_theta != 0) reserve(local_, block.rotary_local_theta);
 }
 
-void RotaryTable::Bind(const Arena& arena) {
-  if (columns_ == 0) return;
-  const Matrix table(arena.Get<float>(slice_), positions_, columns_);
-  Place(arena, table, [this](Matrix to) { FillRotaryTable(theta_, to); });
-  rotary_.table = table;
+void RotaryTables::Bind(const Arena& arena) {
+  for (Table* const table : {&global_, &local_}) {
+    if (table->theta == 0) continue;
+    const Matrix angles(arena.Get<float>(table->slice), positions_, columns_);
+    Place(arena, angles, [table](Matrix to) { FillRotaryTable(table->theta, to, table->scaling); });
+    table->rotary.table = angles;
+  }
 }
 
 }  // namespace hadal

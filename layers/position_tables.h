@@ -2,6 +2,7 @@
 // run depends on a device's sines.
 #pragma once
 
+#include "kernels/attention_reach.h"
 #include "kernels/rotary.h"
 #include "layers/model_plan.h"
 #include "runtime/arena.h"
@@ -12,19 +13,26 @@ namespace hadal {
 // Fills a table that is added to embeddings.
 void PlacePositions(const Arena& arena, Matrix positions);
 
-// The angles of self-attention; one for each program of a rank (runtime/arena.h).
-class RotaryTable {
+// The angles of self-attention, of global layers and of local ones; one for each program of a rank (runtime/arena.h).
+class RotaryTables {
  public:
-  RotaryTable(const ModelPlan& plan, ArenaLayout& layout);
+  RotaryTables(const ModelPlan& plan, ArenaLayout& layout);
   void Bind(const Arena& arena);
-  // Nothing turns unless the model's positions are rotary.
-  const Rotary& rotary() const { return rotary_; }
+  // For a layer that sees that far (ModelPlan::Reach). Nothing turns unless the model's positions are rotary.
+  const Rotary& Of(int32_t reach) const {
+    return reach == kWholeSentence || local_.theta == 0 ? global_.rotary : local_.rotary;
+  }
 
  private:
-  int64_t positions_ = 0, columns_ = 0;  // 0: no table
-  double theta_ = 0;
-  ArenaSlice slice_;
-  Rotary rotary_;
+  struct Table {
+    double theta = 0;  // 0: no table
+    RotaryScaling scaling;
+    ArenaSlice slice;
+    Rotary rotary;
+  };
+
+  int64_t positions_, columns_;
+  Table global_, local_;
 };
 
 }  // namespace hadal

@@ -147,7 +147,7 @@ std::vector<double> SublayerCosts(const ModelPlan& plan, const ActivationCapacit
   std::vector<double> costs;
   for (const SublayerRecord& sublayer : plan.sublayers) {
     const double rows = sublayer.stack == Stack::kEncoder ? source : target;
-    const double causal = sublayer.stack == Stack::kDecoder ? 0.5 : 1;
+    const double seen = plan.KeysSeen(static_cast<int32_t>(costs.size()), length);
     switch (sublayer.kind) {
       // Lookups: charged as one pass over the rows. Speech has convolutions, adaptive input products, too.
       case SublayerKind::kSourceEmbedding:
@@ -160,10 +160,10 @@ std::vector<double> SublayerCosts(const ModelPlan& plan, const ActivationCapacit
         break;
       }
       case SublayerKind::kSelfAttention:
-        costs.push_back(rows * (2 * d * (q + k) + 2 * causal * length * q));
+        costs.push_back(rows * (2 * d * (q + k) + (plan.options.block.attention_gate ? d * q : 0) + 2 * seen * q));
         break;
       case SublayerKind::kCrossAttention:
-        costs.push_back(target * (2 * d * q + 2 * length * q) + source * 2 * d * k);
+        costs.push_back(target * (2 * d * q + 2 * seen * q) + source * 2 * d * k);
         break;
       case SublayerKind::kFeedForward:
         costs.push_back(rows * plan.options.feed_forward_products() * d * plan.options.d_ff);

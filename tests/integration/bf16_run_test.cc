@@ -67,7 +67,8 @@ TEST(Bf16RunTest, OtherBlocksTrain) {
   const Corpus corpus = SmallCorpus();
   for (const ResidualMethod method : {ResidualMethod::kPreLn, ResidualMethod::kDeepNorm}) {
     RunSpec spec = SmallRun(method);
-    spec.model.block = kLlamaBlock;
+    spec.model.block = kModernBlock;
+    spec.model.block.first_norm = method != ResidualMethod::kPreLn;
     const RunOutcome bf16 = Train(InBf16(spec), corpus);
     ExpectInBand(bf16.loss, Train(spec, corpus).loss, kBand, std::string(ResidualMethodName(method)));
     spec.ranks = 2;

@@ -140,7 +140,8 @@ TEST(BitIdentityTest, OtherBlocks) {
        {ResidualMethod::kPreLn, ResidualMethod::kDeepNorm, ResidualMethod::kLnScaling, ResidualMethod::kCompleteP,
         ResidualMethod::kKeel, ResidualMethod::kSubLn, ResidualMethod::kDlclPre, ResidualMethod::kMhc}) {
     RunSpec spec = LanguageModelSpec(method, 32);
-    spec.model.block = kLlamaBlock;
+    spec.model.block = kModernBlock;
+    spec.model.block.first_norm = method != ResidualMethod::kPreLn;
     spec.model.activation_dropout = 0.1;
     spec.steps = 2;
     ExpectSameBits(spec, {{3, 2, ScheduleKind::kInterleaved1F1B, 2, 3, true},

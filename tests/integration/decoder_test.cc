@@ -243,8 +243,11 @@ TEST(DecoderTest, AnotherBlock) {
   const std::vector<std::vector<int32_t>> sources = RandomSources(13, 20, kVocabulary, 6);
   for (const ResidualMethod method : {ResidualMethod::kPreLn, ResidualMethod::kNormFormer, ResidualMethod::kMhc}) {
     DecodeSpec spec = BaseSpec(method);
-    spec.model.block = kLlamaBlock;
-    if (method == ResidualMethod::kNormFormer) spec.model.block.positions = Positions::kLearned;
+    spec.model.block = kModernBlock;
+    spec.model.block.first_norm = method != ResidualMethod::kPreLn;
+    if (method == ResidualMethod::kNormFormer) {
+      spec.model.block.positions = Positions::kLearned, spec.model.block.rotary_local_theta = 0;
+    }
     spec.moved = true;
     const DecodeOutcome outcome = Decode(spec, sources, /*evaluate=*/true);
     EXPECT_GE(ExpectEvaluatedProbabilities(outcome), 13);

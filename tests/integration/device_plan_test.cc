@@ -47,7 +47,7 @@ TEST(DevicePlanTest, BytesAreWhatEveryRankAllocates) {
     Block block;
   };
   for (const auto& [replicas, speech, method, block] :
-       {Case{}, {2}, {1, true}, {1, false, ResidualMethod::kMhc}, {1, false, ResidualMethod::kPreLn, kLlamaBlock}}) {
+       {Case{}, {2}, {1, true}, {1, false, ResidualMethod::kMhc}, {1, false, ResidualMethod::kPreLn, kModernBlock}}) {
     TrainOptions options = SmallRun(replicas, /*recompute_every=*/2 * (replicas - 1));
     ApplyResidualMethod(method, options.model);
     options.model.block = block;

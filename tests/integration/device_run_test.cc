@@ -217,7 +217,7 @@ TEST(DeviceRunTest, OtherBlocksTrainAsOnTheCpu) {
   const Corpus corpus = SmallCorpus();
   for (const ResidualMethod method : {ResidualMethod::kPreLn, ResidualMethod::kDeepNorm, ResidualMethod::kSubLn}) {
     RunSpec spec = SmallRun(method);
-    spec.model.block = kLlamaBlock;
+    spec.model.block = kModernBlock;
     if (method == ResidualMethod::kDeepNorm)
       spec.model.block = {
           .activation = Activation::kGelu, .biases = Biases::kQkv, .positions = Positions::kLearned, .kv_heads = 1};

@@ -393,7 +393,15 @@ TEST(ModelPlanTest, HashTellsModelsApart) {
                              {.positions = Positions::kRotary, .rotary_share = 0.5},
                              {.kv_heads = 1},
                              {.head_width = 4},
-                             {.scale_embedding = false}}) {
+                             {.scale_embedding = false},
+                             {.query_key_norm = true},
+                             {.attention_gate = true},
+                             {.window = 5},
+                             {.window = 4},
+                             {.window = 4, .global_every = 2},
+                             {.positions = Positions::kRotary, .window = 4, .rotary_local_theta = 300},
+                             {.positions = Positions::kRotary, .rotary_scaling = 8},
+                             {.positions = Positions::kRotary, .rotary_scaling = 8, .rotary_scaling_positions = 512}}) {
     ModelOptions other = Options(3, 2, 16, 32, 100);
     other.block = block;
     EXPECT_TRUE(hashes.insert(ModelPlan::Make(other).Hash()).second) << BlockText(block);

@@ -217,7 +217,8 @@ def altered_cases(case, weights):
             yield f"one element of {name} off by 0.05", case, damaged
     else:
         for field, other in (("activation", "gelu"), ("norm_epsilon", 1e-3), ("norm", "layer"), ("positions", "none"),
-                             ("rotary_theta", 9000.0), ("rotary_share", 0.5), ("scale_embedding", False)):
+                             ("rotary_theta", 9000.0), ("rotary_share", 0.5), ("scale_embedding", False),
+                             ("window", 4), ("window", 6), ("global_every", 0), ("rotary_scaling", 7.0)):
             if "block" in case["model"]:
                 yield f"block.{field} {other}", with_model(block={**case["model"]["block"], field: other}), weights
         yield "label smoothing 0.11", with_model(label_smoothing=0.11), weights

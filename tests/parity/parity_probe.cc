@@ -213,21 +213,26 @@ absl::Status WriteCase(const ProbeOptions& options, const std::vector<PackedBatc
 // Each value of each field of a block is in one of these.
 Block BlockNamed(const std::string& name) {
   Block block;
-  if (name == "llama" || name == "qwen2") {
+  if (name == "llama" || name == "qwen3") {
     block = {.norm = NormKind::kRms, .norm_epsilon = 1e-6, .norm_shift = false};
     block.activation = Activation::kSilu, block.gated = true;
     block.biases = name == "llama" ? Biases::kNone : Biases::kQkv;
     block.positions = Positions::kRotary, block.kv_heads = name == "llama" ? 2 : 1;
-    if (name == "qwen2") block.rotary_theta = 1e6, block.rotary_share = 0.5, block.head_width = 12;
+    if (name == "llama")
+      block.window = 5, block.global_every = 2, block.rotary_scaling = 8, block.rotary_scaling_positions = 16;
+    block.query_key_norm = name == "qwen3";
+    if (name == "qwen3") block.rotary_theta = 1e6, block.rotary_share = 0.5, block.head_width = 12;
   } else if (name == "gpt2") {
     block.activation = Activation::kGeluTanh, block.positions = Positions::kLearned;
     block.scale_embedding = false;
   } else if (name == "modernbert") {
     block.norm_shift = false, block.activation = Activation::kGelu, block.gated = true, block.biases = Biases::kNone;
     block.positions = Positions::kRotary, block.rotary_theta = 160000;
+    block.window = 4, block.global_every = 3, block.rotary_local_theta = 100;
   } else if (name == "gated_relu") {
     block.norm = NormKind::kRms, block.norm_epsilon = 1e-3, block.gated = true;
     block.positions = Positions::kNone, block.head_width = 5, block.kv_heads = 2;
+    block.query_key_norm = block.attention_gate = true, block.window = 3;
   }
   return block;
 }
@@ -237,6 +242,7 @@ absl::Status CompleteModel(ProbeOptions& options) {
   HADAL_ASSIGN_OR_RETURN(const ResidualMethod method, ParseResidualMethod(options.method));
   ApplyResidualMethod(method, model);
   model.block = BlockNamed(options.block);
+  model.block.first_norm = options.block != "modernbert" || model.decoder.norm != NormPlacement::kPre;
   for (StackMethod* stack : {&model.encoder, &model.decoder}) {
     if (options.layer_gain != 1) stack->layer_gain = options.layer_gain;
     if (options.norm_gain) stack->norm_gain = DepthInit::kInverseSqrt;
@@ -293,7 +299,7 @@ int main(int argc, char** argv) {
   app.AddOption("--method", options.method, "a residual method");
   app.AddOption("--sharing", options.sharing, "of embeddings").OneOf({"none", "decoder", "all"});
   app.AddOption("--block", options.block, "of branches and norms")
-      .OneOf({"vaswani", "gpt2", "llama", "qwen2", "modernbert", "gated_relu"});
+      .OneOf({"vaswani", "gpt2", "llama", "qwen3", "modernbert", "gated_relu"});
   app.AddOption("--growth", options.growth, "of BranchNorm's gain").OneOf({"exponential", "sigmoid"});
   app.AddOption("--layer-gain", options.layer_gain, "over the method's");
   app.AddFlag("--norm-gain", options.norm_gain, "1/sqrt(l), over the method's");

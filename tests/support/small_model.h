@@ -20,16 +20,21 @@ struct SmallShape {
 // reach 1 after 10 updates, and CompleteP's rate was chosen for half the width.
 ModelOptions SmallModel(ResidualMethod method, const SmallShape& shape = {});
 // RMSNorm without shifts, a gated SiLU, no biases, rotary positions, two heads of keys; heads of another width than
-// d_model / heads.
-inline constexpr Block kLlamaBlock = {.norm = NormKind::kRms,
-                                      .norm_epsilon = 1e-6,
-                                      .norm_shift = false,
-                                      .activation = Activation::kSilu,
-                                      .gated = true,
-                                      .biases = Biases::kNone,
-                                      .positions = Positions::kRotary,
-                                      .kv_heads = 2,
-                                      .head_width = 6};
+// d_model / heads, normed and gated; windows of four tokens but in every third layer.
+inline constexpr Block kModernBlock = {.norm = NormKind::kRms,
+                                       .norm_epsilon = 1e-6,
+                                       .norm_shift = false,
+                                       .activation = Activation::kSilu,
+                                       .gated = true,
+                                       .biases = Biases::kNone,
+                                       .positions = Positions::kRotary,
+                                       .kv_heads = 2,
+                                       .head_width = 6,
+                                       .query_key_norm = true,
+                                       .attention_gate = true,
+                                       .window = 4,
+                                       .global_every = 3,
+                                       .rotary_local_theta = 100};
 // `model` with an adaptive softmax of three bands that end at `first`, `second` and the vocabulary's end, without label
 // smoothing, with dropout in the softmax.
 ModelOptions WithAdaptiveSoftmax(ModelOptions model, EmbeddingSharing sharing, int32_t first, int32_t second);

@@ -190,10 +190,11 @@ double CellCost(const config::RunConfig& config) {
   const double d = model.d_model(), f = model.d_ff();
   const double heads = model.heads(), kv = model.block().kv_heads() > 0 ? model.block().kv_heads() : heads;
   const double head_width = model.block().head_width() > 0 ? model.block().head_width() : d / heads;
+  const double gate = model.block().attention_gate() ? d * head_width * heads : 0;  // self-attention alone
   const double attention = 2 * d * head_width * (heads + kv), feed_forward = (model.block().gated() ? 3 : 2) * d * f;
   const bool cross = model.encoder_layers() > 0;
-  const double weights = model.encoder_layers() * (attention + feed_forward) +
-                         model.decoder_layers() * ((cross ? 2 : 1) * attention + feed_forward);
+  const double weights = model.encoder_layers() * (attention + gate + feed_forward) +
+                         model.decoder_layers() * ((cross ? 2 : 1) * attention + gate + feed_forward);
   const double tokens = static_cast<double>(config.batch().micro_batches()) * config.batch().target_tokens();
   return 3 * weights * tokens * static_cast<double>(std::max<int64_t>(1, config.stop().steps()));
 }

@@ -93,7 +93,15 @@ absl::Status ReadModel(const config::Model& from, ModelOptions& to) {
               .rotary_share = block.rotary_share(),
               .kv_heads = block.kv_heads(),
               .head_width = block.head_width(),
-              .scale_embedding = block.scale_embedding()};
+              .scale_embedding = block.scale_embedding(),
+              .query_key_norm = block.query_key_norm(),
+              .attention_gate = block.attention_gate(),
+              .window = block.window(),
+              .global_every = block.global_every(),
+              .rotary_local_theta = block.rotary_local_theta(),
+              .rotary_scaling = block.rotary_scaling(),
+              .rotary_scaling_positions = block.rotary_scaling_positions(),
+              .first_norm = block.first_norm()};
   const config::Residual& residual = from.residual();
   HADAL_ASSIGN_OR_RETURN(const ResidualMethod method, ParseResidualMethod(residual.method()));
   ApplyResidualMethod(method, to);

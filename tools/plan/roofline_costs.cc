@@ -28,13 +28,17 @@ class RooflineCosts : public StepCosts {
 
   absl::StatusOr<std::vector<SublayerSeconds>> Sublayers(const ModelPlan& plan, const ActivationCapacity& capacity,
                                                          bool recompute) const override {
-    // Equal sublayers cost the same, so one of each kind per stack is computed.
+    // Equal sublayers cost the same, so one of each kind per stack is computed, with and without a window.
     constexpr int kKinds = 6, kStacks = 2;
-    std::vector<SublayerSeconds> of_kind(kKinds * kStacks, {-1, 0, 0});
+    std::vector<SublayerSeconds> of_kind(2 * kKinds * kStacks, {-1, 0, 0});
     std::vector<SublayerSeconds> seconds;
     for (const SublayerRecord& record : plan.sublayers) {
-      SublayerSeconds& cost = of_kind[kStacks * static_cast<int>(record.kind) + static_cast<int>(record.stack)];
-      if (cost.forward < 0) cost = Cost(plan.options, record, capacity);
+      const auto sublayer = static_cast<int32_t>(seconds.size());
+      const int kind = kStacks * static_cast<int>(record.kind) + static_cast<int>(record.stack);
+      SublayerSeconds& cost = of_kind[kind + (plan.Reach(sublayer) == kWholeSentence ? 0 : kKinds * kStacks)];
+      if (cost.forward < 0) {
+        cost = Cost(plan.options, record, plan.KeysSeen(sublayer, kTypicalSentenceRows), capacity);
+      }
       seconds.push_back(cost);
       const bool repeats = recompute && record.layer >= 0;
       seconds.back().recompute = repeats ? cost.forward : 0;
@@ -79,8 +83,9 @@ class RooflineCosts : public StepCosts {
   }
 
   // Two products forward; backward repeats one of them and computes four more.
-  ThereAndBack Attention(double query_rows, double key_rows, double width, double causal) const {
-    const double flops = 2 * 2 * query_rows * kTypicalSentenceRows * width * causal;
+  // `seen`: the keys that a query sees.
+  ThereAndBack Attention(double query_rows, double key_rows, double width, double seen) const {
+    const double flops = 2 * 2 * query_rows * seen * width;
     const double bytes = element_bytes_ * width * (2 * query_rows + 2 * key_rows);
     const auto kernel = [&](double work, double traffic) {
       return std::max(work / machine_.attention_flops, PassSeconds(traffic));
@@ -105,7 +110,13 @@ class RooflineCosts : public StepCosts {
                 product(maps, n * width, rows)};
   }
 
-  SublayerSeconds Cost(const ModelOptions& model, const SublayerRecord& record,
+  // A norm of each head of a matrix (kernels/head_norm.h); backward computes it again.
+  ThereAndBack HeadNorm(double rows, double width) const {
+    const auto pass = [&](double trips) { return PassSeconds(trips * rows * width * element_bytes_); };
+    return {pass(2), pass(2) + pass(3)};
+  }
+
+  SublayerSeconds Cost(const ModelOptions& model, const SublayerRecord& record, double seen,
                        const ActivationCapacity& capacity) const {
     const double d = model.d_model, q = model.query_width(), k = model.key_width();
     const double source = static_cast<double>(capacity.source_rows);
@@ -123,14 +134,19 @@ class RooflineCosts : public StepCosts {
       case SublayerKind::kTargetEmbedding:
         return {PassSeconds(2 * rows * d * element_bytes_), 0, PassSeconds(3 * rows * d * 4)};
       case SublayerKind::kSelfAttention:
-        sum.Add(Linear(rows, d, q + 2 * k));
-        sum.Add(Attention(rows, rows, q, record.stack == Stack::kDecoder ? 0.5 : 1));
+        sum.Add(Linear(rows, d, q + 2 * k + (model.block.attention_gate ? q : 0)));
+        if (model.block.query_key_norm) sum.Add(HeadNorm(rows, q)), sum.Add(HeadNorm(rows, k));
+        sum.Add(Attention(rows, rows, q, seen));
+        if (model.block.attention_gate) {
+          sum.Add({PassSeconds(3 * rows * q * element_bytes_), PassSeconds(5 * rows * q * element_bytes_)});
+        }
         sum.Add(Linear(rows, q, d));
         break;
       case SublayerKind::kCrossAttention:
         sum.Add(Linear(rows, d, q));
         sum.Add(Linear(source, d, 2 * k));
-        sum.Add(Attention(rows, source, q, 1));
+        if (model.block.query_key_norm) sum.Add(HeadNorm(rows, q)), sum.Add(HeadNorm(source, k));
+        sum.Add(Attention(rows, source, q, seen));
         sum.Add(Linear(rows, q, d));
         break;
       case SublayerKind::kFeedForward:

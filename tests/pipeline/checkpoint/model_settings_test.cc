@@ -43,6 +43,10 @@ TEST(ModelSettingsTest, ReadsBackEveryBit) {
       options.block.biases = Biases::kQkv;
       options.block.positions = Positions::kRotary, options.block.rotary_theta = 5e5, options.block.rotary_share = 0.25;
       options.block.kv_heads = 1, options.block.head_width = 40, options.block.scale_embedding = false;
+      options.block.query_key_norm = options.block.attention_gate = true;
+      options.block.window = 7, options.block.global_every = 2, options.block.rotary_local_theta = 300;
+      options.block.rotary_scaling = 8, options.block.rotary_scaling_positions = 512;
+      options.block.first_norm = false;
     } else {
       options.z_loss = 1e-4;
     }

@@ -95,7 +95,9 @@ constexpr char kEveryField[] = R"(
             adaptive_cutoffs: [9, 17] adaptive_factor: 3 adaptive_dropout: 0.15
             frame_width: 40 front_end_channels: 128 base_width: 24
             block { norm: "rms" norm_epsilon: 1e-6 norm_shift: false activation: "gelu" gated: true biases: "qkv"
-                    positions: "rotary" rotary_theta: 500 rotary_share: 0.5 kv_heads: 2 head_width: 16 scale_embedding: false }
+                    positions: "rotary" rotary_theta: 500 rotary_share: 0.5 kv_heads: 2 head_width: 16 scale_embedding: false
+                    query_key_norm: true attention_gate: true window: 12 global_every: 3 rotary_local_theta: 50
+                    rotary_scaling: 4 rotary_scaling_positions: 64 first_norm: false }
             residual { method: "branchnorm" growth_updates: 123 } }
     data { train: "t" validation: "v" max_left_out: 0.25 sampling_temperature: [1, 5]
            spec_augment { frequency_masks: 1 frequency_width: 13 time_masks: 3 time_width: 55 time_share: 0.5 } }
@@ -201,7 +203,15 @@ TEST(RunOptionsFields, EveryOtherFieldArrives) {
                                       .rotary_share = 0.5,
                                       .kv_heads = 2,
                                       .head_width = 16,
-                                      .scale_embedding = false}));
+                                      .scale_embedding = false,
+                                      .query_key_norm = true,
+                                      .attention_gate = true,
+                                      .window = 12,
+                                      .global_every = 3,
+                                      .rotary_local_theta = 50,
+                                      .rotary_scaling = 4,
+                                      .rotary_scaling_positions = 64,
+                                      .first_norm = false}));
   EXPECT_EQ(train.rate.schedule, RateSchedule::kPolynomial);
   EXPECT_EQ(train.rate.decay_updates, 500);
   EXPECT_EQ(train.rate.decay_shape, DecayShape::kCosine);

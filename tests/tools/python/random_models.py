@@ -10,7 +10,8 @@ from hadal_torch.plain import PlainModel, plain_settings, plain_shapes
 WORDS = [f"word{i}" for i in range(46)]
 
 
-def plain_model(encoder=None, decoder=None, layers=(2, 3), d=16, hidden=24, heads=4, sharing="all", update=3, **settings) -> PlainModel:
+def plain_model(encoder=None, decoder=None, layers=(2, 3), d=16, hidden=24, heads=4, sharing="all", update=3, spread=0.3,
+                **settings) -> PlainModel:
     """`encoder`, `decoder`: fields of the stacks that differ from Post-LN's. No encoder layers: a language model. Weights are large enough for peaked
     distributions."""
     draw = np.random.default_rng(7)
@@ -21,7 +22,7 @@ def plain_model(encoder=None, decoder=None, layers=(2, 3), d=16, hidden=24, head
     model["decoder"].update(decoder or {})
     weights = {}
     for name, shape in plain_shapes(model).items():
-        weights[name] = 0.3 * draw.standard_normal(shape) + (1 if name.endswith("norm.weight") else 0)
+        weights[name] = spread * draw.standard_normal(shape) + (1 if name.endswith("norm.weight") else 0)
         omega = name.replace("_layer_norm.weight", ".omega").replace("final.omega", "ffn.omega")
         if name.endswith("_layer_norm.weight") and model[name.split(".")[0]]["omega"] != "none":
             weights[omega] = 1.5 + 0.2 * draw.standard_normal(shape)
@@ -47,7 +48,7 @@ METHODS = {
 
 def language_model(method, **settings) -> PlainModel:
     """3 decoder layers of a method; `settings` of plain_model."""
-    return plain_model(**{**METHODS[method], "layers": (0, 3), **settings})
+    return plain_model(**{**METHODS[method], "layers": (0, 3), "spread": 0.2, **settings})
 
 
 def sentences(count=12, longest=9):

@@ -17,7 +17,7 @@ from hadal_torch import Model, Refusal
 from hadal_torch.architectures import to_transformers
 from hadal_torch.huggingface import read_huggingface, write_huggingface
 from hadal_torch.model import EOS, pad
-from hadal_torch.plain import VASWANI
+from hadal_torch.plain import block_of
 from hadal_torch.tensors import read_safetensors, write_safetensors
 from random_models import GPT2, LLAMA, METHODS, WORDS, language_model, plain_model, sentences
 
@@ -287,12 +287,14 @@ class ImportTest(Folder):
             read_huggingface(self.folder())
 
 
-# transformers 4.44 has no width of a head in Llama.
+# transformers 4.44 has no width of a head in Llama, and no Qwen3.
 WIDE = {"head_width": 6} if transformers.__version__ >= "4.57" else {}
 LANGUAGE_MODELS = {
     "llama": {"block": LLAMA},
     "llama, shared keys, biases": {"block": {**LLAMA, **WIDE, "kv_heads": 2, "biases": "qkv", "activation": "gelu"}, "sharing": "none"},
+    "llama, scaled": {"block": {**LLAMA, "rotary_scaling": 8.0, "rotary_scaling_positions": 16}},
     "llama, all biases": {"block": {**LLAMA, "biases": "all"}},
+    **({"qwen3": {"block": {**LLAMA, **WIDE, "kv_heads": 2, "query_key_norm": True}}} if WIDE else {}),
     "gpt2": {"block": GPT2},
     "gpt2, untied": {"block": {**GPT2, "activation": "gelu"}, "sharing": "none"},
 }
@@ -340,7 +342,7 @@ class LanguageModelTest(Folder):
                     self.assertLess((self.expected(back) - wanted).abs().max(), 1e-6)
                     if method == "pre_ln" and kind in LANGUAGE_MODELS:
                         self.assert_equal_models(plain, back)
-                        self.assertEqual({**VASWANI, **plain.model["block"]}, back.model["block"])
+                        self.assertEqual(block_of(plain.model), block_of(back.model))
 
     def test_gradients(self):
         for kind, settings in LANGUAGE_MODELS.items():
@@ -367,7 +369,8 @@ class LanguageModelTest(Folder):
         llama = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 64, **sizes}
         gpt2 = {"n_embd": 16, "n_layer": 2, "n_head": 4, "n_positions": 64, **sizes}
         torch.manual_seed(5)
-        for model in (transformers.LlamaForCausalLM(transformers.LlamaConfig(**llama, num_key_value_heads=2)),
+        qwen3 = [transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**llama, num_key_value_heads=2, head_dim=6))] if WIDE else []
+        for model in (*qwen3, transformers.LlamaForCausalLM(transformers.LlamaConfig(**llama, num_key_value_heads=2)),
                       transformers.LlamaForCausalLM(transformers.LlamaConfig(**llama, tie_word_embeddings=True, attention_bias=True, mlp_bias=True)),
                       transformers.GPT2LMHeadModel(transformers.GPT2Config(**gpt2))):
             model.eval()
@@ -461,8 +464,10 @@ class LanguageModelTest(Folder):
 
     def test_what_hadal_is_not_is_refused_by_name(self):
         cases = {
-            "rope_type is 'llama3'": ("llama", {"change_config": lambda c: c.update(rope_scaling={"rope_type": "llama3", "factor": 8.0})}),
             "rope_type is 'yarn'": ("llama", {"change_config": lambda c: c["rope_parameters"].update(rope_type="yarn")}),
+            "rope_scaling and rope_parameters differ": ("llama", {"change_config": lambda c: c.update(rope_scaling={"rope_type": "llama3"})}),
+            "are 1.0 and 8.0; hadal has 1 and 4": ("llama, scaled", {"change_config": lambda c: [c[name].update(high_freq_factor=8.0) for name in (
+                "rope_scaling", "rope_parameters")]}),
             "rope_theta and rope_parameters differ": ("llama", {"change_config": lambda c: c.update(rope_theta=7.0)}),
             "scale_attn_by_inverse_layer_idx is True": ("gpt2", {"change_config": lambda c: c.update(scale_attn_by_inverse_layer_idx=True)}),
             "activation_function is 'tanh'": ("gpt2", {"change_config": lambda c: c.update(activation_function="tanh")}),
@@ -482,7 +487,7 @@ class LanguageModelTest(Folder):
 
     def test_what_transformers_has_not_is_refused_by_name(self):
         cases = {
-            "takes Post-LN language models": language_model("deepnorm", block=GPT2),
+            'GPT2LMHeadModel has decoder layers whose norm is "pre"': language_model("deepnorm", block=GPT2),
             "GPT2LMHeadModel has model.block.positions 'learned', this model 'none'": language_model("pre_ln", block={**GPT2, "positions": "none"}),
             "LlamaForCausalLM has model.block.rotary_share 1.0, this model 0.5": language_model("pre_ln", block={**LLAMA, "rotary_share": 0.5}),
             "GPT2LMHeadModel has model.block.kv_heads 4, this model 2": language_model("pre_ln", block={**GPT2, "kv_heads": 2}),
@@ -493,6 +498,98 @@ class LanguageModelTest(Folder):
         for reason, plain in cases.items():
             with self.subTest(reason), self.assertRaisesRegex(Refusal, reason):
                 write_huggingface(plain, self.folder())
+
+
+class EncoderAloneTest(Folder):
+    BERT = {"activation": "gelu", "positions": "learned", "scale_embedding": False, "embedding_norm": True, "norm_epsilon": 1e-12}
+    SOURCES = [source for source, _ in sentences()]
+
+    def expected(self, plain):
+        with torch.no_grad():
+            return torch.cat([Model.of(plain, torch.float64).log_probabilities(pad([source]), None)[0] for source in self.SOURCES])
+
+    def found(self, model):
+        rows = [model(input_ids=torch.tensor([source])).logits[0].double() for source in self.SOURCES]
+        return torch.log_softmax(torch.cat(rows), -1)
+
+    def encoder(self, method, **settings):
+        return plain_model(**{**METHODS[method], "layers": (3, 0), "spread": 0.2, "block": self.BERT, **settings})
+
+    def test_there_and_back_of_every_method(self):
+        cases = [("post_ln", {}), ("post_ln", {"sharing": "none"}), ("deepnorm", {}), ("branchnorm", {}), ("admin", {}),
+                 ("post_ln", {"block": {"embedding_norm": True}}), ("deepnorm", {"block": {**self.BERT, "biases": "none", "norm_shift": False}})]
+        for method, settings in cases:
+            with self.subTest(method, **settings):
+                plain, folder = self.encoder(method, **settings), self.folder()
+                write_huggingface(plain, folder)
+                model, info = transformers.AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True, attn_implementation="eager")
+                self.assertFalse(info["missing_keys"] or info["mismatched_keys"] or info["unexpected_keys"], info)
+                with torch.no_grad():
+                    found = self.found(model.eval())
+                wanted, back = self.expected(plain), read_huggingface(folder)
+                self.assertLess((found - wanted).abs().max(), 1e-5)
+                self.assertLess((self.expected(back) - wanted).abs().max(), 1e-6)
+                if method == "post_ln" and settings.get("block") is None:
+                    self.assertEqual(plain.weights.keys(), back.weights.keys())
+                    for name, value in plain.weights.items():
+                        np.testing.assert_array_equal(value, back.weights[name], name)
+
+    @unittest.skipUnless(WIDE, "transformers 4.44 has no ModernBERT")
+    def test_modernbert_there_and_back(self):
+        block = {"norm_shift": False, "activation": "gelu", "gated": True, "biases": "none", "positions": "rotary", "scale_embedding": False,
+                 "rotary_theta": 500.0, "rotary_local_theta": 50.0, "window": 4, "global_every": 2, "first_norm": False, "embedding_norm": True}
+        for method in ("pre_ln", "ln_scaling", "completep"):
+            with self.subTest(method):
+                plain, folder = self.encoder(method, block=block), self.folder()
+                write_huggingface(plain, folder)
+                model, info = transformers.AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True, attn_implementation="eager")
+                self.assertFalse(info["missing_keys"] or info["mismatched_keys"] or info["unexpected_keys"], info)
+                with torch.no_grad():
+                    found = self.found(model.eval())
+                wanted, back = self.expected(plain), read_huggingface(folder)
+                self.assertLess((found - wanted).abs().max(), 1e-5)
+                self.assertLess((self.expected(back) - wanted).abs().max(), 1e-6)
+                self.assertEqual(block_of(plain.model), block_of(back.model))
+                again = self.folder()
+                model.save_pretrained(again)
+                Path(again, "vocabulary.txt").write_bytes(plain.vocabularies["vocabulary.txt"])
+                for name, value in read_huggingface(again).weights.items():
+                    np.testing.assert_array_equal(value, back.weights[name], name)
+
+    def test_models_of_transformers(self):
+        torch.manual_seed(5)
+        model = transformers.BertForMaskedLM(transformers.BertConfig(
+            vocab_size=50, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=64,
+            initializer_range=0.2, pad_token_id=1)).eval()
+        folder = self.folder()
+        model.save_pretrained(folder)
+        Path(folder, "vocabulary.txt").write_text("".join(f"{word} 1\n" for word in WORDS), "utf-8")
+        wanted = read_huggingface(folder)
+        with torch.no_grad():
+            self.assertLess((self.found(model) - self.expected(wanted)).abs().max(), 1e-5)
+        path = os.path.join(folder, "model.safetensors")
+        weights = read_safetensors(path)
+        weights["cls.predictions.decoder.bias"] = weights["cls.predictions.bias"]
+        old = {name.removeprefix("bert.").replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): value
+               for name, value in weights.items()}
+        write_safetensors(path, {**old, "pooler.dense.weight": np.zeros((16, 16), np.float32)})
+        for name, value in read_huggingface(folder).weights.items():
+            np.testing.assert_array_equal(value, wanted.weights[name], name)
+        weights["cls.predictions.decoder.bias"] = np.ones(50, np.float32)
+        write_safetensors(path, weights)
+        with self.assertRaisesRegex(Refusal, "cls.predictions.bias and cls.predictions.decoder.bias differ"):
+            read_huggingface(folder)
+
+    def test_the_tokenizer_knows_the_mask(self):
+        plain, folder = self.encoder("deepnorm"), self.folder()
+        plain.vocabularies = {"vocabulary.txt": "".join(f"{word} 1\n" for word in [*WORDS[:45], "<mask>"]).encode()}
+        write_huggingface(plain, folder)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        self.assertEqual(tokenizer(f"word3 {tokenizer.mask_token} word7")["input_ids"], [7, 49, 11, EOS])
+        filled = transformers.pipeline("fill-mask", model=folder)("word3 <mask> word7", top_k=1)[0]
+        with torch.no_grad():
+            row = Model.of(plain).log_probabilities(pad([[7, 49, 11, EOS]]), None)[0, 1]
+        self.assertEqual(filled["token"], int(row.argmax()))
 
 
 if __name__ == "__main__":

@@ -123,7 +123,7 @@ def _generator(plain: PlainModel) -> TransformerDecoderModelSpec:
 def write_ctranslate2(plain: PlainModel, folder: str, quantization: "str | None" = None) -> str:
     """Writes the folder, which must exist, and returns a note for the user. `quantization`: int8, int8_float16, …, as
     CTranslate2's compute types; None: float32. Raises Refusal for what the format cannot express."""
-    translates = plain.model["encoder_layers"] > 0
+    translates = plain.stacks() != ["decoder"]
     spec = _translator(plain) if translates else _generator(plain)
     spec.validate()
     try:

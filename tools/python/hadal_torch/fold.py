@@ -4,7 +4,7 @@
                               moves a result by less than 5e-6 over 1,000 sublayers.
     Admin                     LN(ω⊙x + F(x)), x a norm's output: ω into that norm's scale and shift, 1/ω into the columns of
                               what reads it (q, k, v, fc1). The stack's first sublayer reads an embedding: ω goes into the
-                              embedding and position tables, which only some formats store.
+                              norm behind it, else into the embedding and position tables, which only some formats store.
     LayerNorm Scaling         F(k·LN(x)): k into the norm's scale and shift.
 """
 
@@ -41,7 +41,7 @@ class Folded:
 
     pre_norm: bool
     weights: "dict[str, np.ndarray]"
-    source_table: "np.ndarray | None"  # None without an encoder
+    source_table: "np.ndarray | None"  # None but for an encoder-decoder
     target_table: np.ndarray
     output_table: np.ndarray
     # By stack: a vector [d_model] that multiplies the sum of embedding and position, or None.
@@ -91,7 +91,7 @@ def fold_translation(plain: PlainModel, format_name: str) -> Folded:
     """`fold` for formats that take an encoder and a decoder of the block of 2017. Raises Refusal likewise."""
     if plain.stacks() != ["encoder", "decoder"]:
         raise Refusal(f"{format_name} takes an encoder and a decoder; this model has {plain.stacks()[0]} layers alone. "
-                      "--format huggingface and ctranslate2 take language models")
+                      "--format huggingface takes it, and ctranslate2 a language model")
     if "block" in plain.model:
         raise Refusal(f"{format_name} takes encoder-decoders with the block of Vaswani et al. 2017; model.block is {plain.model['block']}. "
                       "Only `hadal checkpoint export` without --format and hadal_torch.Model hold this model")
@@ -107,11 +107,11 @@ def fold(plain: PlainModel, format_name: str) -> Folded:
                           "Only `hadal checkpoint export` without --format and hadal_torch.Model hold this model")
     _check(plain, format_name)
     weights = {name: value.astype(np.float64) for name, value in plain.weights.items()
-               if not name.endswith((".omega", "embed_tokens.weight", "output_projection.weight"))}
+               if not name.endswith((".omega", "embed_tokens.weight", "output_projection.weight", "lm_head.weight"))}
     input_scale: "dict[str, np.ndarray | None]" = {}
     growth = branch_growth(plain.model, plain.update)
     for stack in plain.stacks():
-        settings, previous_norm = plain.model[stack], None
+        settings, previous_norm = plain.model[stack], f"{stack}.layernorm_embedding" if f"{stack}.layernorm_embedding.weight" in weights else None
         input_scale[stack] = None
         layers, norm_gain = plain.model[f"{stack}_layers"], DEPTH_RULES[settings.get("norm_gain", "flat")]
         for layer, inputs, output, norm, omega_name in _sublayers(stack, layers, weights):
@@ -134,7 +134,7 @@ def fold(plain: PlainModel, format_name: str) -> Folded:
             _scale(weights, output, gain)
             previous_norm = norm
     return Folded(plain.model[plain.stacks()[-1]]["norm"] == "pre", {n: w.astype(np.float32) for n, w in weights.items()},
-                  plain.table("source") if "encoder" in plain.stacks() else None, plain.table("target"), plain.table("output"), input_scale)
+                  plain.table("source") if len(plain.stacks()) == 2 else None, plain.table("target"), plain.table("output"), input_scale)
 
 
 def require_plain_input(folded: Folded, format_name: str) -> None:

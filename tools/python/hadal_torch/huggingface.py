@@ -1,5 +1,5 @@
 """Writes and reads folders of Hugging Face transformers. Of encoder-decoders: FSMT for Post-LN models, M2M100 (NLLB's dense models
-too) for Pre-LN models; of language models: architectures.py.
+too) for Pre-LN models; of language models and encoders alone: architectures.py.
 
 config.json, generation_config.json, model.safetensors, tokenizer.json and tokenizer_config.json, README.md (the model card), and the
 vocabulary as it is. FSMT and M2M100 share fairseq's names under "model."; FSMT makes no final norms, M2M100 has them.
@@ -71,18 +71,21 @@ def _generation(plain: PlainModel) -> dict:
 
 
 def model_card(plain: PlainModel) -> str:
-    model, translates = plain.model, plain.model["encoder_layers"] > 0
+    model, stacks = plain.model, plain.stacks()
+    task, title = {2: ("translation", "translation model"), 1: ("text-generation", "language model")}[len(stacks)]
+    if stacks == ["encoder"]:
+        task, title = "fill-mask", "masked language model"
     encoder, decoder = model["encoder_layers"], model["decoder_layers"]
     method = plain.config_value("model.residual.method", "post_ln")
     parameters = sum(value.size for value in plain.weights.values())
     lines = [
-        "---", "library_name: transformers", f"pipeline_tag: {'translation' if translates else 'text-generation'}", "tags: [hadal]", "---", "",
-        f"# A {encoder}L-{decoder}L translation model" if translates else f"# A {decoder}L language model", "",
+        "---", "library_name: transformers", f"pipeline_tag: {task}", "tags: [hadal]", "---", "",
+        f"# A {'-'.join(f'{layers}L' for layers in (encoder, decoder) if layers)} {title}", "",
         "Trained with hadal and exported by `hadal checkpoint export --format huggingface`.", "",
         "| | |", "|---|---|",
-        f"| residual method | {method}, folded into a plain {'Pre' if model['decoder']['norm'] == 'pre' else 'Post'}-LN Transformer |",
-        f"| depth | {f'{encoder} encoder and ' if translates else ''}{decoder} decoder layers, "
-        f"{2 * encoder + (3 if translates else 2) * decoder} sublayers |",
+        f"| residual method | {method}, folded into a plain {'Pre' if model[stacks[-1]]['norm'] == 'pre' else 'Post'}-LN Transformer |",
+        f"| depth | {' and '.join(f'{layers} {stack}' for stack, layers in (('encoder', encoder), ('decoder', decoder)) if layers)} layers, "
+        f"{2 * encoder + (1 + len(stacks)) * decoder} sublayers |",
         f"| sizes | d_model {model['d_model']}, d_ff {model['d_ff']}, {model['heads']} heads, {parameters:,} parameters |",
         f"| training | step {plain.step}, {plain.update} updates |",
         f"| data | {plain.config_value('data.train', 'not recorded')} |",
@@ -111,9 +114,11 @@ def _translation(plain: PlainModel):
     return _architecture(plain, folded), _tensors(plain, folded)
 
 
-def _language_model(plain: PlainModel):
-    """(config.json, tensors, generation_config.json): `hadal sample`'s draws."""
+def _one_stack(plain: PlainModel):
+    """(config.json, tensors, generation_config.json); the last is `hadal sample`'s draws, or None of an encoder alone."""
     config, tensors = to_transformers(plain)
+    if plain.stacks() == ["encoder"]:
+        return {**config, **_IDS}, tensors, None
     start, end = plain.text_ends()
     ids = {"bos_token_id": start, "eos_token_id": end, "pad_token_id": _IDS["pad_token_id"] if plain.reserved_ids() else end}
     never = [0, 1] if plain.reserved_ids() else [start] if start != end else []
@@ -123,8 +128,9 @@ def _language_model(plain: PlainModel):
     return {**config, **ids}, tensors, {**generation, **({"suppress_tokens": never} if never else {})}
 
 
-def _tokenizer(plain: PlainModel, translates: bool) -> "dict[str, dict | bytes]":
+def _tokenizer(plain: PlainModel) -> "dict[str, dict | bytes]":
     """The tokenizer's files. That of a tokenizer.json is its own."""
+    ends = "encoder" in plain.stacks()  # whether </s> follows a text, instead of coming first
     name, contents = plain.vocabulary("target")
     vocabulary = parse_vocabulary(name, contents)
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": plain.model["max_positions"], "clean_up_tokenization_spaces": False,
@@ -133,16 +139,16 @@ def _tokenizer(plain: PlainModel, translates: bool) -> "dict[str, dict | bytes]"
         start, end = plain.text_ends()
         return {name: contents, "tokenizer_config.json": {**config, "bos_token": vocabulary.tokens[start], "eos_token": vocabulary.tokens[end]}}
     # Tags are written in the text, and transformers finds all special tokens there or none: without tags none, as hadal.
-    names = {"bos_token": "<s>" if translates else "</s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>",
-             "split_special_tokens": not vocabulary.control}
-    return {name: contents, "tokenizer.json": tokenizer_json(vocabulary, translates), "tokenizer_config.json": {**config, **names}}
+    names = {"bos_token": "<s>" if ends else "</s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>",
+             **({"mask_token": "<mask>"} if "<mask>" in vocabulary.tokens else {}), "split_special_tokens": not vocabulary.control}
+    return {name: contents, "tokenizer.json": tokenizer_json(vocabulary, ends), "tokenizer_config.json": {**config, **names}}
 
 
 def write_huggingface(plain: PlainModel, folder: str) -> str:
     """Writes the folder, which must exist, and returns a note for the user. Raises Refusal for what the format cannot express."""
-    translates = plain.model["encoder_layers"] > 0
-    config, tensors, generation = (*_translation(plain), _generation(plain)) if translates else _language_model(plain)
-    files = {"config.json": config, "generation_config.json": generation, "README.md": model_card(plain).encode(), **_tokenizer(plain, translates)}
+    config, tensors, generation = (*_translation(plain), _generation(plain)) if len(plain.stacks()) == 2 else _one_stack(plain)
+    files = {"config.json": config, "README.md": model_card(plain).encode(), **_tokenizer(plain),
+             **({"generation_config.json": generation} if generation else {})}
     for name, value in files.items():
         with open(os.path.join(folder, name), "wb") as file:
             file.write(value if isinstance(value, bytes) else json.dumps(value, indent=2, ensure_ascii=False).encode())

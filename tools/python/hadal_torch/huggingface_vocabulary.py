@@ -28,11 +28,13 @@ def vocabulary_of(folder: str, size: int) -> "dict[str, bytes]":
 
 
 def set_vocabulary(folder: str, config: dict, plain: PlainModel) -> None:
-    """Of a language model: else the folder's tokenizer.json, which keeps its ids."""
+    """Of a language model or an encoder alone: else the folder's tokenizer.json, which keeps its ids."""
     model, path = plain.model, os.path.join(folder, "tokenizer.json")
     plain.vocabularies = _own_vocabulary(folder, model["target_vocabulary"])
     if plain.vocabularies:
         return
+    if plain.stacks() == ["encoder"]:
+        raise Refusal(f"{folder} has neither vocabulary.model nor vocabulary.txt; hadal's encoders read its own vocabularies alone")
     if not os.path.exists(path):
         raise Refusal(f"{folder} has no tokenizer.json, so its vocabulary is not known; AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER) "
                       "writes one")

@@ -30,7 +30,7 @@ class PlainModel:
     facts: dict = field(default_factory=dict)  # what else the JSON holds
 
     def stacks(self) -> "list[str]":
-        return ["encoder", "decoder"] if self.model["encoder_layers"] > 0 else ["decoder"]
+        return [stack for stack in ("encoder", "decoder") if self.model[f"{stack}_layers"] > 0]
 
     def vocabulary(self, side: str) -> "tuple[str, bytes]":
         """(file name, contents) of "source" or "target"."""
@@ -53,8 +53,10 @@ class PlainModel:
             raise Refusal("the model reads speech, and only hadal_torch.Model computes its front end; other formats are for text")
         sharing = self.model["sharing"]
         first = "encoder.embed_tokens.weight"
-        target = first if sharing == "all" and self.model["encoder_layers"] > 0 else "decoder.embed_tokens.weight"
-        output = "decoder.output_projection.weight" if sharing == "none" else target
+        stacks = self.stacks()
+        target = first if stacks == ["encoder"] or (sharing == "all" and "encoder" in stacks) else "decoder.embed_tokens.weight"
+        own = "encoder.lm_head.weight" if stacks == ["encoder"] else "decoder.output_projection.weight"
+        output = own if sharing == "none" else target
         return self.weights[{"source": first, "target": target, "output": output}[which]]
 
     def config_value(self, path: str, default: str = "") -> str:
@@ -126,7 +128,9 @@ def position_table(count: int, d: int) -> np.ndarray:
 
 # The block where "block" or one of its fields is not stored (layers/model_options.h, Block).
 VASWANI = {"norm": "layer", "norm_epsilon": 1e-5, "norm_shift": True, "activation": "relu", "gated": False, "biases": "all",
-           "positions": "sinusoidal", "rotary_theta": 10000.0, "rotary_share": 1.0, "kv_heads": 0, "head_width": 0, "scale_embedding": True}
+           "positions": "sinusoidal", "rotary_theta": 10000.0, "rotary_share": 1.0, "kv_heads": 0, "head_width": 0, "scale_embedding": True,
+           "query_key_norm": False, "attention_gate": False, "window": 0, "global_every": 0, "rotary_local_theta": 0.0,
+           "rotary_scaling": 1.0, "rotary_scaling_positions": 8192, "first_norm": True, "embedding_norm": False}
 
 
 def block_of(model: dict) -> dict:
@@ -158,7 +162,7 @@ def plain_settings(pre_norm: bool, **sizes) -> dict:
 
 
 def plain_shapes(model: dict) -> "dict[str, tuple[int, ...]]":
-    """name → shape of every weight of a plain Transformer: an encoder-decoder, or a language model; any block."""
+    """name → shape of every weight of a plain Transformer: an encoder-decoder, a language model, or an encoder alone; any block."""
     d, hidden, block = model["d_model"], model["d_ff"], block_of(model)
     queries, keys = model["heads"] * block["head_width"], block["kv_heads"] * block["head_width"]
     shapes: "dict[str, tuple[int, ...]]" = {}
@@ -168,30 +172,40 @@ def plain_shapes(model: dict) -> "dict[str, tuple[int, ...]]":
         if block["biases"] == "all" or (block["biases"] == "qkv" and name.endswith(("q_proj", "k_proj", "v_proj"))):
             shapes[name + ".bias"] = (rows,)
 
-    def norm(name):
+    def norm(name, width=d):
         for kind in ("weight", "bias") if block["norm_shift"] else ("weight",):
-            shapes[f"{name}.{kind}"] = (d,)
+            shapes[f"{name}.{kind}"] = (width,)
 
-    has_encoder = model["encoder_layers"] > 0
-    attentions_of = {"encoder": ["self_attn"], "decoder": ["self_attn", "encoder_attn"]} if has_encoder else {"decoder": ["self_attn"]}
-    for stack, attentions in attentions_of.items():
-        if stack == "encoder" or not has_encoder or model["sharing"] != "all":
-            shapes[f"{stack}.embed_tokens.weight"] = (model["source_vocabulary" if stack == "encoder" else "target_vocabulary"], d)
+    stacks = [stack for stack in ("encoder", "decoder") if model[f"{stack}_layers"] > 0]
+    for stack in stacks:
+        attentions = ["self_attn", "encoder_attn"] if stack == "decoder" and len(stacks) == 2 else ["self_attn"]
+        if stack == stacks[0] or model["sharing"] != "all":
+            side = "source" if stack == "encoder" and len(stacks) == 2 else "target"
+            shapes[f"{stack}.embed_tokens.weight"] = (model[f"{side}_vocabulary"], d)
         if block["positions"] == "learned":
             shapes[f"{stack}.embed_positions.weight"] = (model["max_positions"], d)
+        if block["embedding_norm"]:
+            norm(f"{stack}.layernorm_embedding")
         for layer in (f"{stack}.layers.{i}" for i in range(model[f"{stack}_layers"])):
             for attention in attentions:
                 for product, rows, columns in (("q", queries, d), ("k", keys, d), ("v", keys, d), ("out", d, queries)):
                     linear(f"{layer}.{attention}.{product}_proj", rows, columns)
-                norm(f"{layer}.{attention}_layer_norm")
+                for vector in ("q_norm", "k_norm") if block["query_key_norm"] else ():
+                    norm(f"{layer}.{attention}.{vector}", block["head_width"])
+                if block["first_norm"] or attention != "self_attn" or not layer.endswith(".0") or model[stack]["norm"] != "pre":
+                    norm(f"{layer}.{attention}_layer_norm")
             for product in ("fc1", "fc3") if block["gated"] else ("fc1",):
                 linear(f"{layer}.{product}", hidden, d)
             linear(f"{layer}.fc2", d, hidden)
             norm(f"{layer}.final_layer_norm")
         if model[stack]["norm"] == "pre":
             norm(f"{stack}.layer_norm")
+    if stacks == ["encoder"]:
+        linear("encoder.lm_head.dense", d, d)
+        norm("encoder.lm_head.layer_norm")
+        shapes["encoder.lm_head.bias"] = (model["target_vocabulary"],)
     if model["sharing"] == "none":
-        shapes["decoder.output_projection.weight"] = (model["target_vocabulary"], d)
+        shapes["encoder.lm_head.weight" if stacks == ["encoder"] else "decoder.output_projection.weight"] = (model["target_vocabulary"], d)
     return shapes
 
 

@@ -61,7 +61,7 @@ class Vocabulary:
     scores: "list[float]" = field(default_factory=list)  # of a SentencePiece model
     kind: str = "dictionary"  # or "unigram", "bpe", "word", "char", "tokenizer" (a tokenizer.json; "" is an id without a token)
     user_defined: "list[int]" = field(default_factory=list)
-    control: "list[int]" = field(default_factory=list)  # such as language tags; the special tokens are not in it
+    control: "list[int]" = field(default_factory=list)  # such as language tags and <mask>; the special tokens are not in it
     charsmap: bytes = b""  # of the normalisation
     normalization: str = ""  # its name
     dummy_prefix: bool = True
@@ -92,7 +92,7 @@ def _parse_dictionary(contents: bytes) -> Vocabulary:
     # A line ends only at "\n". It may end in "#fairseq:overwrite": then its token may repeat an earlier one.
     lines = [line.rstrip(" \t\r\f\v") for line in contents.decode("utf-8-sig").split("\n")]
     tokens = SPECIAL + [line.replace(" #fairseq:overwrite", "").rsplit(" ", 1)[0] for line in lines if line]
-    return Vocabulary(tokens, control=[i for i, token in enumerate(tokens) if re.fullmatch("__[^_].*__", token)])
+    return Vocabulary(tokens, control=[i for i, token in enumerate(tokens) if re.fullmatch("__[^_].*__|<mask>", token)])
 
 
 def _parse_tokenizer(contents: bytes) -> Vocabulary:
