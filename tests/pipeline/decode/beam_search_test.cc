@@ -11,6 +11,8 @@
 namespace hadal {
 namespace {
 
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 using Tokens = std::vector<int32_t>;
 
 // A tiny random language model: log-probabilities that are a function of the prefix.
@@ -244,7 +246,6 @@ TEST(BeamSearchTest, TheFirstSamplesDoNotDependOnTheirNumber) {
   for (const Hypothesis& h : Search(model, options, 9, start)) EXPECT_GE(h.tokens.size(), 6u);
 }
 
-// Equal sums: the earlier hypothesis first, of one hypothesis the token with the lower id.
 TEST(BeamSearchTest, AllIdsOfATokenizerMayBeGeneratedButItsStart) {
   const auto generated = [](const BeamOptions& options) {
     std::set<int32_t> tokens;
@@ -269,6 +270,7 @@ TEST(BeamSearchTest, AllIdsOfATokenizerMayBeGeneratedButItsStart) {
   EXPECT_THAT(search.Finished().at(0).tokens, ElementsAre(1));
 }
 
+// Equal sums: the earlier hypothesis first, of one hypothesis the token with the lower id.
 TEST(BeamSearchTest, TiesHaveAnOrder) {
   const std::vector<float> even(3, -1.0f);
   const Tokens falling = {9, 6, 4};
@@ -322,9 +324,6 @@ TEST(BeamOptionsTest, NamesTheBadField) {
     EXPECT_THAT(fault({.top_p = p}), ::testing::HasSubstr("top-p = "));
   }
 }
-
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 constexpr int kVocabulary = 300;
 
