@@ -47,7 +47,7 @@ OrderedJson ToJson(const CorpusStatistics& statistics) {
 VocabularyReference ReadVocabulary(JsonFields fields) {
   VocabularyReference vocabulary;
   fields.ReadFileName("file", vocabulary.file);
-  fields.Read("size", vocabulary.size, 1);
+  fields.Read("size", vocabulary.size, kSpecialTokens);
   fields.Read("crc32c", vocabulary.crc32c);
   return vocabulary;
 }

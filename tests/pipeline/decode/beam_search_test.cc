@@ -254,9 +254,9 @@ TEST(BeamSearchTest, AllIdsOfATokenizerMayBeGeneratedButItsStart) {
     }
     return tokens;
   };
-  EXPECT_THAT(generated({}), ElementsAre(3, 4, 5, 6, 7));
+  EXPECT_THAT(generated({}), ::testing::ElementsAre(3, 4, 5, 6, 7));
   const BeamOptions tokenizer{.beam = 1, .start_token = 4, .end_token = 6, .reserved_ids = false};
-  EXPECT_THAT(generated(tokenizer), ElementsAre(0, 1, 2, 3, 5, 7));
+  EXPECT_THAT(generated(tokenizer), ::testing::ElementsAre(0, 1, 2, 3, 5, 7));
   BeamSearch search(tokenizer, /*longest=*/5);
   EXPECT_EQ(search.live()[0].token, 4);
   const std::vector<int32_t> tokens = {6, 1, 2};
@@ -267,7 +267,7 @@ TEST(BeamSearchTest, AllIdsOfATokenizerMayBeGeneratedButItsStart) {
   advance();
   EXPECT_EQ(search.live()[0].token, 1) << "one token at least, before the end";
   advance();
-  EXPECT_THAT(search.Finished().at(0).tokens, ElementsAre(1));
+  EXPECT_THAT(search.Finished().at(0).tokens, ::testing::ElementsAre(1));
 }
 
 // Equal sums: the earlier hypothesis first, of one hypothesis the token with the lower id.

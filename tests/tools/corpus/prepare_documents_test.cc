@@ -62,8 +62,9 @@ TEST_F(PrepareDocumentsTest, OptionsThatContradictAreRefused) {
   options_.end_token = "</s>";
   ExpectError({"--end-token", "--tokenizer"});
   options_.end_token.clear();
-  options_.tokenizer = Path("train.txt");
-  ExpectError({"train.txt is no tokenizer.json"});
+  Write("dict.txt", "a 1\n");
+  options_.tokenizer = Path("dict.txt");
+  ExpectError({"dict.txt is no tokenizer.json"});
   options_.tokenizer.clear();
   Write("ids.bin", "");
   options_.train = {{.target = Path("ids.bin")}};

@@ -147,15 +147,15 @@ class Documents(unittest.TestCase):
             self.prepare("--block", 8, train="m.bin")
             self.assertEqual(self.stream(), expected)
         write_megatron(self.folder / "m", [[60000]])
-        self.assertIn('"60000" is no token id', self.prepare("--block", 8, train="m.idx", code=1))
+        self.assertIn('"60000" is no token id', self.prepare("--block", 8, train="m.idx", code=2))
 
     def test_tokenizers_that_do_not_say_how_a_document_ends_are_refused(self):
         self.save(byte_level(), "")
-        self.assertIn("does not say which token ends a document", self.prepare("--block", 8, code=1))
-        self.assertIn('has no token "</s>"', self.prepare("--block", 8, "--end-token", "</s>", code=1))
+        self.assertIn("does not say which token ends a document", self.prepare("--block", 8, code=2))
+        self.assertIn('has no token "</s>"', self.prepare("--block", 8, "--end-token", "</s>", code=2))
         self.prepare("--block", 8, "--end-token", "<|endoftext|>")
         self.save(wordpiece(), "a")
-        self.assertIn("adds 2 tokens", self.prepare("--block", 8, code=1))
+        self.assertIn("adds 2 tokens", self.prepare("--block", 8, code=2))
 
     def test_a_model_scores_and_writes_text_and_ids(self):
         tokenizer = byte_fallback()
@@ -166,7 +166,7 @@ class Documents(unittest.TestCase):
                           "batch { micro_batches: 1 target_tokens: 16 } stop { steps: 3 }\n")
         run = self.folder / "run"
         self.hadal("train", config, "--set", f'data.train="{self.folder}/corpus/train"', "--run-dir", run)
-        self.assertEqual(len(list(run.glob("checkpoints/*/tokenizer.json"))), 1)
+        self.assertTrue((run / "checkpoints/latest/tokenizer.json").exists())
         none = "/nonexistent"
         ids = self.folder / "ids"
         tokenizer.encode_special_tokens = True
@@ -183,7 +183,7 @@ class Documents(unittest.TestCase):
         prompts.write_text(" ".join(map(str, tokenizer.encode("ab a", add_special_tokens=False).ids)) + "\n")
         written = self.hadal("sample", run, "--prompts", prompts, "--max-len", 12, "--ids", python=none)
         self.assertEqual(tokenizer.decode(list(map(int, written.split()))).replace("\n", " ").replace("\r", " "), text[:-1])
-        self.assertIn("cannot start /nonexistent", self.hadal("sample", run, code=1, python=none))
+        self.assertIn("cannot start /nonexistent", self.hadal("sample", run, code=2, python=none))
 
 
 if __name__ == "__main__":
