@@ -79,6 +79,16 @@ class Folder(unittest.TestCase):
         os.mkdir(path)
         return path
 
+    def assert_equal_gradients(self, plain, ours, model):
+        """Those of a plain method, after two backward passes: only names and layouts change."""
+        gradients = {name: value.grad.numpy() for name, value in ours.named_parameters()}
+        wanted = to_transformers(dataclasses.replace(plain, weights=gradients))[1]
+        found = {name: value.grad.numpy() for name, value in model.named_parameters()}
+        norm = np.sqrt(sum(np.sum(np.square(g)) for g in wanted.values()))
+        for name, gradient in wanted.items():
+            if gradient.any():  # not those that hadal has not: biases of o_proj with "qkv", token types
+                self.assertLessEqual(np.linalg.norm(found[name] - gradient), 1e-4 * np.linalg.norm(gradient) + 1e-7 * norm, name)
+
 
 class ExportTest(Folder):
     def test_log_probabilities(self):
@@ -354,15 +364,7 @@ class LanguageModelTest(Folder):
                 nll.mean().backward()
                 ours = Model.of(plain, torch.float64)
                 ours.loss([((), target) for target in self.TARGETS])[0].backward()
-                gradients = {name: value.grad.numpy() for name, value in ours.named_parameters()}
-                wanted = to_transformers(dataclasses.replace(plain, weights=gradients))[1]  # of the plain method: names and layouts change
-                found = {name: value.grad.numpy() for name, value in model.named_parameters()}
-                self.assertEqual(wanted.keys() - found.keys(), set())
-                norm = np.sqrt(sum(np.sum(np.square(g)) for g in wanted.values()))
-                for name, gradient in wanted.items():
-                    if not gradient.any():  # a bias that hadal has not: of o_proj, with biases "qkv"
-                        continue
-                    self.assertLessEqual(np.linalg.norm(found[name] - gradient), 1e-4 * np.linalg.norm(gradient) + 1e-7 * norm, name)
+                self.assert_equal_gradients(plain, ours, model)
 
     def test_models_of_transformers_come_in_and_go_out_with_the_same_bits(self):
         sizes = {"vocab_size": 50, "initializer_range": 0.2, "pad_token_id": 1, "bos_token_id": 2, "eos_token_id": 2}
@@ -502,6 +504,8 @@ class LanguageModelTest(Folder):
 
 class EncoderAloneTest(Folder):
     BERT = {"activation": "gelu", "positions": "learned", "scale_embedding": False, "embedding_norm": True, "norm_epsilon": 1e-12}
+    MODERNBERT = {"norm_shift": False, "activation": "gelu", "gated": True, "biases": "none", "positions": "rotary", "scale_embedding": False,
+                  "rotary_theta": 500.0, "rotary_local_theta": 50.0, "window": 4, "global_every": 2, "first_norm": False, "embedding_norm": True}
     SOURCES = [source for source, _ in sentences()]
 
     def expected(self, plain):
@@ -534,13 +538,24 @@ class EncoderAloneTest(Folder):
                     for name, value in plain.weights.items():
                         np.testing.assert_array_equal(value, back.weights[name], name)
 
+    def test_gradients(self):
+        for method, block in [("post_ln", self.BERT), *([("pre_ln", self.MODERNBERT)] if WIDE else [])]:
+            with self.subTest(method):
+                plain, folder = self.encoder(method, block=block, label_smoothing=0.0), self.folder()
+                write_huggingface(plain, folder)
+                model = transformers.AutoModelForMaskedLM.from_pretrained(folder, attn_implementation="eager").eval()
+                targets = [source[::-1] for source in self.SOURCES]
+                labels = torch.tensor([token for target in targets for token in target])
+                (-self.found(model)[torch.arange(len(labels)), labels]).mean().backward()
+                ours = Model.of(plain, torch.float64)
+                ours.loss(list(zip(self.SOURCES, targets)))[0].backward()
+                self.assert_equal_gradients(plain, ours, model)
+
     @unittest.skipUnless(WIDE, "transformers 4.44 has no ModernBERT")
     def test_modernbert_there_and_back(self):
-        block = {"norm_shift": False, "activation": "gelu", "gated": True, "biases": "none", "positions": "rotary", "scale_embedding": False,
-                 "rotary_theta": 500.0, "rotary_local_theta": 50.0, "window": 4, "global_every": 2, "first_norm": False, "embedding_norm": True}
         for method in ("pre_ln", "ln_scaling", "completep"):
             with self.subTest(method):
-                plain, folder = self.encoder(method, block=block), self.folder()
+                plain, folder = self.encoder(method, block=self.MODERNBERT), self.folder()
                 write_huggingface(plain, folder)
                 model, info = transformers.AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True, attn_implementation="eager")
                 self.assertFalse(info["missing_keys"] or info["mismatched_keys"] or info["unexpected_keys"], info)
