@@ -97,6 +97,9 @@ void ForEachBlockField(Visit visit) {
   visit("kv_heads", &Block::kv_heads);
   visit("head_width", &Block::head_width);
   visit("scale_embedding", &Block::scale_embedding);
+  visit("embedding_norm", &Block::embedding_norm);
+  visit("initial_deviation", &Block::initial_deviation);
+  visit("initial_depth_factor", &Block::initial_depth_factor);
 }
 
 // As ForEachStackField, for the fields of ModelOptions.

@@ -50,6 +50,7 @@ bool ParameterRecord::is_vector() const {
     case ParameterRole::kHyperMapWeight:
     case ParameterRole::kLinearWeight:
     case ParameterRole::kPositionTable:
+    case ParameterRole::kHeadWeight:
       return false;
     default:
       return true;
@@ -129,6 +130,8 @@ bool ModelPlan::ReadByProductsAlone(int32_t parameter) const {
     case ParameterRole::kValueBias:
     case ParameterRole::kConvolutionBias:
     case ParameterRole::kLinearBias:
+    case ParameterRole::kHeadBias:
+    case ParameterRole::kLogitBias:
       return true;
     case ParameterRole::kPositionTable:
     case ParameterRole::kHyperMapWeight:  // with the streams, which are fp32

@@ -37,6 +37,8 @@ class ModelCheckpoint {
   const Vocabulary& source_vocabulary() const { return source_; }                    // the target's without one
   const Vocabulary& target_vocabulary() const { return target_; }
 
+  // Errors: InvalidArgument if it is an encoder alone, which neither translates nor scores text.
+  absl::Status CheckDecodes() const;
   // Reads every weight that `parameters` stores. REQUIRES: it was made for plan(), in the memory of `stream`.  Errors:
   // DataLoss.
   absl::Status ReadWeights(const ParameterStore& parameters, const Stream& stream);

@@ -1,5 +1,6 @@
 // Starts a model from a checkpoint of another vocabulary that has fewer tokens, or the same in another order: the rows
-// of a vocabulary's tables, its embeddings and an untied output projection, go by token. (There are no output biases.)
+// of a vocabulary's tables, its embeddings, an untied output projection and the output bias of an encoder alone, go by
+// token.
 //
 //   a token of the checkpoint   its row there, whatever its id is in the model
 //   another token               a new row: drawn as that of a new model (layers/initialization.h: a function of the

@@ -12,6 +12,7 @@
 #include "pipeline/schedule/schedule.h"
 #include "runtime/data/bleu_tokenizer.h"
 #include "runtime/data/spec_augment.h"
+#include "runtime/data/token_masks.h"
 #include "runtime/storage.h"
 
 namespace hadal {
@@ -174,6 +175,7 @@ struct TrainOptions {
   int32_t log_every_steps = 1;               // steps between records of the stages' times (one small exchange)
   std::vector<double> sampling_temperature;  // of each epoch; the last one also for all later epochs; empty: 1
   SpecAugment spec_augment;                  // for speech, in training
+  std::optional<TokenMasking> masking;       // for an encoder alone
   double max_left_out = 0.9;                 // a run with a larger share of too long training samples does not start
 };
 

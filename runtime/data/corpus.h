@@ -114,6 +114,7 @@ struct CorpusWriterOptions {
   std::string prefix;                     // the files are PREFIX.json, PREFIX.00000.shard, …
   VocabularyReference source_vocabulary;  // a file beside the manifest; empty for monolingual text and speech
   VocabularyReference target_vocabulary;
+  int32_t mask_token = -1;                   // of the target vocabulary; −1: none
   std::vector<std::string> corpora;          // [corpus id] names
   InputKind inputs = {};                     // stored in the manifest; its frame_width is that of every sample
   int64_t shard_bytes = int64_t{256} << 20;  // a shard ends when it reaches this size

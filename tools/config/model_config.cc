@@ -93,7 +93,10 @@ absl::Status ReadModel(const config::Model& from, ModelOptions& to) {
               .rotary_share = block.rotary_share(),
               .kv_heads = block.kv_heads(),
               .head_width = block.head_width(),
-              .scale_embedding = block.scale_embedding()};
+              .scale_embedding = block.scale_embedding(),
+              .embedding_norm = block.embedding_norm(),
+              .initial_deviation = block.initial_deviation(),
+              .initial_depth_factor = block.initial_depth_factor()};
   const config::Residual& residual = from.residual();
   HADAL_ASSIGN_OR_RETURN(const ResidualMethod method, ParseResidualMethod(residual.method()));
   ApplyResidualMethod(method, to);

@@ -253,6 +253,7 @@ absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions
       .prefix = JoinPath(options.output, split.name),
       .source_vocabulary = options.monolingual ? VocabularyReference() : source.reference(),
       .target_vocabulary = target.reference(),
+      .mask_token = options.mask_token ? target.vocabulary.Id(kMaskToken) : -1,
       .inputs = {.tags = ToWord(kLanguageTags, options.tags),
                  .frame_width = features.frame_width,
                  .sample_rate = features.sample_rate,

@@ -82,6 +82,9 @@ def fold(plain: PlainModel, format_name: str) -> Folded:
     if plain.model["encoder_layers"] == 0:
         raise Refusal(f"{format_name} takes an encoder and a decoder; this is a language model. "
                       "Only `hadal checkpoint export` without --format and hadal_torch.Model hold it")
+    if plain.model["decoder_layers"] == 0:
+        raise Refusal(f"{format_name} takes a decoder; this is an encoder alone. "
+                      "Only `hadal checkpoint export` without --format and hadal_torch.Model hold it")
     for name, meaning in (("adaptive_cutoffs", "an adaptive softmax"), ("frame_width", "a front end for speech")):
         if plain.model.get(name):
             raise Refusal(f"{format_name} has no place for {meaning}: model.{name} is {plain.model[name]}. "

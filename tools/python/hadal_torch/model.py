@@ -1,4 +1,4 @@
-"""Every model that hadal trains, as a torch module: an encoder-decoder Transformer, or a decoder-only language model.
+"""Every model that hadal trains, as a torch module: an encoder-decoder Transformer, a decoder-only language model, or an encoder alone.
 
 tests/parity compares hadal's gradients with it. Written from the formulas of the papers and fairseq's conventions, sharing no code
 with hadal. Plain on purpose: parameters have fairseq's names, sentences are a padded rectangle with masks, every sublayer goes
@@ -8,6 +8,8 @@ through one function. Any dtype. There is no dropout.
     block            norm, activation, gate, biases, positions and heads are settings["block"]'s; without it those of Vaswani et al. 2017
     embedding        x0 = sqrt(d)·E[token] + PE[position], or without that factor: fixed ones counted from 2, learned ones from 0, or none
     adaptive         E[token] = E_c[token − first_c]·P_cᵀ, c the token's band; softmax: log_softmax below
+    embedding norm   x0 = norm(of that), with settings["block"]["embedding_norm"]
+    encoder alone    logits = norm(act(x·Wᵀ + b))·Eᵀ + c of masked tokens ("encoder.lm_head")
     loss             Σ over target tokens of (1 − eps − eps_v)·nll + eps_v·Σ_v(−log p_v), eps_v = eps / (V − 1)
 
 To add a residual method: one entry in METHODS of tests/parity/methods.py; if it has parameters of its own, use them in Model.sublayer.
@@ -25,7 +27,8 @@ from hadal_torch.plain import DEPTH_RULES, PlainModel, branch_growth, position_t
 
 PAD, EOS = 1, 2
 VASWANI = {"norm": "layer", "norm_epsilon": 1e-5, "activation": "relu", "gated": False, "positions": "sinusoidal",
-           "rotary_theta": 10000.0, "rotary_share": 1.0, "kv_heads": 0, "head_width": 0, "scale_embedding": True}
+           "rotary_theta": 10000.0, "rotary_share": 1.0, "kv_heads": 0, "head_width": 0, "scale_embedding": True,
+           "embedding_norm": False}
 ACTIVATIONS = {"relu": torch.relu, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu}
 
 
@@ -77,7 +80,7 @@ def pad(sentences):
 
 class Model(torch.nn.Module):
     """`settings`: the sizes (model of NAME.json); `weights`: name → array, shared matrices once, under their first name;
-    `residuals`: of the encoder (None without one) and of the decoder. state_dict() has the names of `weights`."""
+    `residuals`: of the encoder and of the decoder, None without one. state_dict() has the names of `weights`."""
 
     def __init__(self, settings, weights, residuals, dtype=torch.float32):
         super().__init__()
@@ -98,12 +101,13 @@ class Model(torch.nn.Module):
                     module.add_module(part, torch.nn.Module())
                 module = module._modules[part]
             module.register_parameter(last, torch.nn.Parameter(torch.tensor(value.astype(np.float64), dtype=dtype)))
-        self.has_encoder = self.settings["encoder_layers"] > 0
+        self.has_encoder, self.has_decoder = self.settings["encoder_layers"] > 0, self.settings["decoder_layers"] > 0
         self.source_name = "encoder.embed_tokens.weight"
         self.reads_speech = self.settings.get("frame_width", 0) > 0
         shares_source = self.has_encoder and not self.reads_speech and self.settings["sharing"] == "all"
-        self.target_name = self.source_name if shares_source else "decoder.embed_tokens.weight"
-        self.output_name = "decoder.output_projection.weight" if self.settings["sharing"] == "none" else self.target_name
+        self.target_name = self.source_name if shares_source or not self.has_decoder else "decoder.embed_tokens.weight"
+        own = "decoder.output_projection.weight" if self.has_decoder else "encoder.lm_head.weight"
+        self.output_name = own if self.settings["sharing"] == "none" else self.target_name
         self.cutoffs = self.settings.get("adaptive_cutoffs", [])  # settings of older checkpoints lack them
         self.ties_bands = self.settings["sharing"] != "none"
 
@@ -302,11 +306,19 @@ class Model(torch.nn.Module):
     def embed(self, tokens, table, stack):
         return self.placed(self.lookup(tokens, table), stack)
 
+    def logits(self, x):
+        """[…, V] of x […, d], without an adaptive softmax."""
+        if self.has_decoder:
+            return x @ self.get_parameter(self.output_name).T
+        name = "encoder.lm_head"
+        x = self.norm(ACTIVATIONS[self.block["activation"]](self.linear(x, name + ".dense")), name + ".layer_norm")
+        return F.linear(x, self.get_parameter(self.output_name), self.get_parameter(name + ".bias"))
+
     def log_softmax(self, x):
         """[…, V] of x […, d]. Adaptive: a head of the first band's words and a class for each other band, whose words share the
         class's probability (Grave et al. 2017); tied, E_c and P_c are the embedding's (Baevski and Auli 2019)."""
         if not self.cutoffs:
-            return torch.log_softmax(x @ self.get_parameter(self.output_name).T, -1)
+            return torch.log_softmax(self.logits(x), -1)
         if self.ties_bands:
             bands = self.target_name.removesuffix("weight") + "embeddings."
             classes = self.get_parameter("decoder.adaptive_softmax.head.class_proj.weight")
@@ -341,8 +353,10 @@ class Model(torch.nn.Module):
         if self.block["scale_embedding"]:
             x = math.sqrt(d) * x
         if positions == "learned":
-            return x + self.get_parameter(stack + ".embed_positions.weight")[: x.shape[1]]
-        return x + torch.tensor(position_table(x.shape[1], d), dtype=self.dtype) if positions == "sinusoidal" else x
+            x = x + self.get_parameter(stack + ".embed_positions.weight")[: x.shape[1]]
+        elif positions == "sinusoidal":
+            x = x + torch.tensor(position_table(x.shape[1], d), dtype=self.dtype)
+        return self.norm(x, stack + ".layernorm_embedding") if self.block["embedding_norm"] else x
 
     def subsample(self, frames):
         """[rows, d] of an utterance's frames [n, features]: fairseq's Conv1dSubsampler."""
@@ -401,7 +415,7 @@ class Model(torch.nn.Module):
 
     def outputs_of(self, source, target_input):
         """The decoder's [B, T, d] of padded tokens [B, S] and [B, T]; `source` None: of the target alone; of speech a list of frames
-        [n, features]."""
+        [n, features]. Of an encoder alone the encoder's [B, S, d]; it does not read `target_input`."""
         # A target row never looks past itself, so that padding behind a target needs no mask.
         if source is None:
             return self.decode(target_input, None, None)
@@ -411,14 +425,16 @@ class Model(torch.nn.Module):
         else:
             x = self.embed(source, self.source_name, "encoder")
         source_mask = (source == PAD)[:, None, None, :]
-        return self.decode(target_input, self.encode(x, source, source_mask), source_mask)
+        encoder_output = self.encode(x, source, source_mask)
+        return self.decode(target_input, encoder_output, source_mask) if self.has_decoder else encoder_output
 
     def log_probabilities(self, source, target_input):
         """[B, T, V]; arguments of outputs_of."""
         return self.log_softmax(self.outputs_of(source, target_input))
 
     def loss(self, sentences):
-        """Mean smoothed loss over the target tokens of [(source, target), …], both with </s>; each target row's nll."""
+        """Mean smoothed loss over the target tokens of [(source, target), …], both with </s>; each target row's nll. Of an encoder
+        alone a target is as long as its source: the tokens that masks hide, PAD elsewhere."""
         source = [s for s, _ in sentences] if self.has_encoder else None
         if self.has_encoder and not self.reads_speech:
             source = pad(source)
@@ -435,5 +451,5 @@ class Model(torch.nn.Module):
         smoothed = (1 - eps - eps_v) * nll - eps_v * log_p.sum(1)
         z_loss = self.settings.get("z_loss", 0.0)
         if z_loss:
-            smoothed = smoothed + z_loss * torch.logsumexp(x @ self.get_parameter(self.output_name).T, 1) ** 2
+            smoothed = smoothed + z_loss * torch.logsumexp(self.logits(x), 1) ** 2
         return smoothed.sum() / len(nll), nll

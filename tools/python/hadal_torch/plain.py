@@ -30,7 +30,7 @@ class PlainModel:
     facts: dict = field(default_factory=dict)  # what else the JSON holds
 
     def stacks(self) -> "list[str]":
-        return ["encoder", "decoder"] if self.model["encoder_layers"] > 0 else ["decoder"]
+        return [stack for stack in ("encoder", "decoder") if self.model[f"{stack}_layers"] > 0]
 
     def vocabulary(self, side: str) -> "tuple[str, bytes]":
         """(file name, contents) of "source" or "target"."""
