@@ -11,6 +11,7 @@ void CrossEntropy(const Stream& stream, const CrossEntropyArgs& args) {
   if (known) HADAL_CHECK_EQ(args.targets.size, args.logits.rows);
   HADAL_CHECK_EQ(args.loss.size, args.logits.rows);
   HADAL_CHECK_EQ(args.nll.size, args.logits.rows);
+  if (!args.hits.empty()) HADAL_CHECK_EQ(args.hits.size, args.logits.rows);
   HADAL_CHECK_GE(args.logits.stride, args.logits.columns);
   HADAL_CHECK(args.label_smoothing >= 0 && args.label_smoothing < 1);
   HADAL_CHECK(args.z_loss >= 0);

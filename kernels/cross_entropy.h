@@ -31,10 +31,11 @@ struct CrossEntropyArgs {
   float z_loss = 0;           // zeta
   float gradient_scale = 0;   // 1 / (target tokens of the step); 0: loss only
   // On a device: the addresses of the targets and of gradient_scale there; null: the host's values are copied.
-  // A target there may be −1, a padding row: its loss, nll and dz are then 0.
+  // A target there may be −1, a padding row: its loss, nll, hit and dz are then 0.
   const int32_t* device_targets = nullptr;
   const float* device_gradient_scale = nullptr;
   Vector loss, nll;  // [R] (=): written; natural logarithms
+  Vector hits;       // [R] (=) 1 where no logit is larger than the target's, else 0; may be empty
 };
 void CrossEntropy(const Stream& stream, const CrossEntropyArgs& args);
 

@@ -26,7 +26,7 @@ std::vector<Edge> BorderEdges(const ModelPlan& plan, int32_t position) {
     if (next.layer < 0 || plan.begins_stack(position) || !plan.HasSecondStream(stack)) return;
     edges.push_back({EdgeKind::kSecondStream, stack, 1, Storage::kFloat32, Storage::kFloat32});
   };
-  if (position < plan.target_embedding()) {
+  if (position < plan.encoder_end() || !plan.options.has_decoder()) {
     add_residuals(Stack::kEncoder);
     return edges;
   }

@@ -5,7 +5,7 @@
 //   between the stacks                residual [source rows, d] = the encoder's output
 //   cut inside the decoder            residual [target rows, d], and the encoder's output [source rows, d] while a
 //                                     cross-attention still follows
-// A model without an encoder has one edge everywhere: residual [target rows, d]. Exceptions:
+// A model of one stack has one edge everywhere: residual [target rows, d], of an encoder [source rows, d]. Exceptions:
 // In a stack with a second residual stream (second_stream.h), that stream is the second edge of every cut after the
 // stack's first sublayer.
 // In a stack with n residual streams (hyper_segment.cc), the residual edge of a cut after its first sublayer

@@ -57,8 +57,9 @@ Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, 
   attention_slice_ = layout.Reserve<float>(category, attention_floats_);
   loss_rows_ = std::max(capacity.target_rows, kLogitRows);
   logits_slice_ = reserve(std::min(logit_rows_, loss_rows_) * logit_stride_);
-  row_slice_ = layout.Reserve<float>(category, 2 * loss_rows_);
-  host_row_slice_ = layout.ReserveHostBytes(category, 2 * loss_rows_ * int64_t{sizeof(float)});
+  row_values_ = plan.options.has_decoder() ? 2 : 3;
+  row_slice_ = layout.Reserve<float>(category, row_values_ * loss_rows_);
+  host_row_slice_ = layout.ReserveHostBytes(category, row_values_ * loss_rows_ * int64_t{sizeof(float)});
   if (purpose == Purpose::kInference) return;
   branch_input_slice_ = reserve(rows * d);
   attended_slice_ = reserve(rows * query_width_);

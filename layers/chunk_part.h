@@ -86,11 +86,13 @@ class Workspace {
     logits.stride = logit_stride_;
     return logits;
   }
-  // One number for each target row, with room for at least kLogitRows: the loss, and after it the nll.
+  // One number for each target row, with room for at least kLogitRows: the loss, after it the nll, and for an encoder
+  // alone the hits (kernels/cross_entropy.h; else empty).
   Vector row_loss(int64_t rows) const { return {row_loss_, rows}; }
   Vector row_nll(int64_t rows) const { return {row_loss_ + rows, rows}; }
-  // Loss and nll in host memory. [2 · rows]
-  Vector host_rows(int64_t rows) const { return {host_row_loss_, 2 * rows}; }
+  Vector row_hits(int64_t rows) const { return row_values_ > 2 ? Vector(row_loss_ + 2 * rows, rows) : Vector(); }
+  // All of them in host memory. [2 or 3 · rows]
+  Vector host_rows(int64_t rows) const { return {host_row_loss_, row_values_ * rows}; }
 
   // The output head processes this many rows at a time. The number is part of the order of accumulation, so it depends
   // only on the kind of device and the model. On the CPU it is small, so that logits stay in a cache. On a GPU it is
@@ -117,7 +119,7 @@ class Workspace {
  private:
   Storage storage_ = Storage::kFloat32;
   int64_t width_ = 0, query_width_ = 0, key_width_ = 0, logit_columns_ = 0, logit_rows_ = 0, logit_stride_ = 0,
-          attention_floats_ = 0, partial_floats_ = 0, batch_floats_ = 0, loss_rows_ = 0;
+          attention_floats_ = 0, partial_floats_ = 0, batch_floats_ = 0, loss_rows_ = 0, row_values_ = 0;
   ArenaSlice branch_slice_, branch_input_slice_, attended_slice_, attention_slice_, layer_input_slice_, partial_slice_,
       batch_slice_, logits_slice_, row_slice_, host_row_slice_, normed_queries_slice_, normed_keys_slice_;
   void *branch_ = nullptr, *branch_input_ = nullptr, *attended_ = nullptr, *logits_ = nullptr,

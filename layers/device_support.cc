@@ -48,7 +48,7 @@ absl::Status CheckOnePlacement(const ModelPlan& plan, const char* name, const St
 
 absl::Status CheckDeviceStorage(const ModelPlan& plan) {
   const ModelOptions& model = plan.options;
-  HADAL_RETURN_IF_ERROR(CheckResidualGain(plan, Stack::kDecoder, model.decoder));
+  if (model.has_decoder()) HADAL_RETURN_IF_ERROR(CheckResidualGain(plan, Stack::kDecoder, model.decoder));
   if (model.has_encoder()) HADAL_RETURN_IF_ERROR(CheckResidualGain(plan, Stack::kEncoder, model.encoder));
   HADAL_RETURN_IF_ERROR(CheckOnePlacement(plan, "decoder", model.decoder));
   return model.has_encoder() ? CheckOnePlacement(plan, "encoder", model.encoder) : absl::OkStatus();

@@ -60,9 +60,9 @@ StackMethod DeepNormEncoder(double n, double m, double beta) {
   return WithBeta(0.81 * root, beta / root);
 }
 
-// Residual gain (3M)^1/4 and init gain (12M)^-1/4 with an encoder, (2M)^1/4 and (8M)^-1/4 without. `sublayers`: 3M or
-// 2M.
-StackMethod DeepNormDecoder(double sublayers) { return WithBeta(Pow(sublayers, 0.25), Pow(4 * sublayers, -0.25)); }
+// A decoder's: residual gain (3M)^1/4 and init gain (12M)^-1/4 with an encoder, (2M)^1/4 and (8M)^-1/4 without; an
+// encoder's alone (2N)^1/4 and (8N)^-1/4. `sublayers`: 3M, 2M or 2N.
+StackMethod DeepNormAlone(double sublayers) { return WithBeta(Pow(sublayers, 0.25), Pow(4 * sublayers, -0.25)); }
 
 StackMethod AdminClosedStack(double sublayers) {
   return {.omega = Omega::kConstant, .initial_omega = std::sqrt((sublayers + 1) / Log(sublayers + 1) - 1)};
@@ -128,8 +128,9 @@ void SetBoth(const StackMethod& method, WeightDistribution distribution, ModelOp
 }
 
 void ApplyDeepNorm(ModelOptions& options) {
-  options.encoder = DeepNormEncoder(options.encoder_layers, options.decoder_layers, kPaperBeta);
-  options.decoder = DeepNormDecoder(options.decoder_sublayers());
+  options.encoder = options.has_decoder() ? DeepNormEncoder(options.encoder_layers, options.decoder_layers, kPaperBeta)
+                                          : DeepNormAlone(options.encoder_sublayers());
+  options.decoder = DeepNormAlone(options.decoder_sublayers());
   options.distribution = WeightDistribution::kXavierNormal;
 }
 
@@ -142,8 +143,8 @@ void ApplyTFixup(ModelOptions& options) {
 }
 
 void ApplySubLn(ModelOptions& options) {
-  const double decoder = Log(options.decoder_sublayers());
-  options.encoder = SubLnStack(std::sqrt(decoder * Log(options.encoder_sublayers()) / 3));
+  const double encoder = Log(options.encoder_sublayers()), decoder = Log(options.decoder_sublayers());
+  options.encoder = SubLnStack(std::sqrt(options.has_decoder() ? decoder * encoder / 3 : encoder));
   options.decoder = SubLnStack(std::sqrt(decoder));
   options.distribution = WeightDistribution::kXavierNormal;
 }
@@ -261,11 +262,13 @@ void SetMethod(ResidualMethod method, ModelOptions& options) {
 
 void ApplyResidualMethod(ResidualMethod method, ModelOptions& options) {
   SetMethod(method, options);
-  if (!options.has_encoder()) options.encoder = {};  // with 0 layers the formulas give no finite numbers
+  // With 0 layers the formulas give no finite numbers.
+  if (!options.has_encoder()) options.encoder = {};
+  if (!options.has_decoder()) options.decoder = {};
 }
 
 void ApplyTorchscaleBeta(ModelOptions& options) {
-  if (!options.has_encoder()) return;
+  if (!options.has_encoder() || !options.has_decoder()) return;
   options.encoder = DeepNormEncoder(options.encoder_layers, options.decoder_layers, kTorchscaleBeta);
 }
 

@@ -46,8 +46,8 @@
 //   mhc            pre   four streams, which branches     as post_ln; maps Xavier, gates 0.01, biases 0
 //                        read and write by learned maps
 //
-// method_presets.md has the constants without an encoder, the sources, and the choices where a paper and its code
-// differ.
+// method_presets.md has the constants without an encoder or without a decoder, the sources, and the choices where a
+// paper and its code differ.
 #pragma once
 
 #include <cstdint>
@@ -98,7 +98,7 @@ void ApplyResidualMethod(ResidualMethod method, ModelOptions& options);
 
 // Replaces an encoder-decoder's encoder beta of DeepNorm, 0.87 (N^4 M)^-1/16 in the paper, by that of torchscale's
 // code, 1.15 (N^4 M)^-1/16: initial weights are then 1.32 times larger, as in models made with torchscale. REQUIRES:
-// kDeepNorm has been applied.
+// kDeepNorm has been applied. Does nothing without one of the stacks.
 void ApplyTorchscaleBeta(ModelOptions& options);
 
 }  // namespace hadal

@@ -105,6 +105,9 @@ void ForEachBlockField(Visit visit) {
   visit("rotary_scaling", &Block::rotary_scaling);
   visit("rotary_scaling_positions", &Block::rotary_scaling_positions);
   visit("first_norm", &Block::first_norm);
+  visit("embedding_norm", &Block::embedding_norm);
+  visit("initial_deviation", &Block::initial_deviation);
+  visit("initial_depth_factor", &Block::initial_depth_factor);
 }
 
 // As ForEachStackField, for the fields of ModelOptions.

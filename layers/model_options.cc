@@ -114,8 +114,14 @@ absl::Status ValidateBlock(const ModelOptions& options) {
     HADAL_RETURN_IF_ERROR(CheckFirstNorm("decoder", options.decoder));
   }
   HADAL_RETURN_IF_ERROR(InRange("block.norm_epsilon", options.block.norm_epsilon, 1e-12, 0.1));
+  HADAL_RETURN_IF_ERROR(InRange("block.initial_deviation", options.block.initial_deviation, 0, 100));
   HADAL_RETURN_IF_ERROR(CheckPositions(options));
-  const bool fixup = options.decoder.fixup_scalars || (options.has_encoder() && options.encoder.fixup_scalars);
+  if (options.block.embedding_norm && options.reads_speech()) {
+    return absl::InvalidArgumentError(
+        "model: block.embedding_norm is not allowed with speech, which has no embeddings. Set it to false.");
+  }
+  const bool fixup = (options.has_decoder() && options.decoder.fixup_scalars) ||
+                     (options.has_encoder() && options.encoder.fixup_scalars);
   if (!fixup || options.fuses_activation()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "model: fixup_scalars is not allowed with block.activation \"",
@@ -170,8 +176,10 @@ absl::Status CheckBaseWidth(const ModelOptions& options) {
   const bool pre_ln = is_pre_ln(options.decoder) && (!options.has_encoder() || is_pre_ln(options.encoder));
   const char* const other = options.adaptive()       ? "an adaptive softmax"
                             : options.reads_speech() ? "speech"
-                            : !pre_ln                ? "layers that are not Pre-LN, or are combined"
-                                                     : nullptr;
+                            : !options.has_decoder() ? "an encoder alone, whose head has a product and a norm"
+                            : options.block.initial_deviation > 0 ? "block.initial_deviation"
+                            : !pre_ln                             ? "layers that are not Pre-LN, or are combined"
+                                                                  : nullptr;
   if (other == nullptr) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("model: base_width = ", options.base_width, " is not allowed with ", other,
@@ -179,8 +187,23 @@ absl::Status CheckBaseWidth(const ModelOptions& options) {
                    "\"completep\" or \"pre_ln\"."));
 }
 
+// An encoder alone reads plain text.
+absl::Status CheckEncoderAlone(const ModelOptions& options) {
+  const char* const other = !options.has_encoder()           ? "model.encoder_layers = 0: there is no layer"
+                            : options.reads_speech()         ? "speech, which has no tokens to mask"
+                            : options.source_vocabulary != 0 ? "sentence pairs. Prepare plain text with `hadal prepare "
+                                                               "--monolingual --mask-token`"
+                            : options.adaptive()             ? "adaptive_cutoffs: its softmax has a bias and one table"
+                                                             : nullptr;
+  if (other == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("model: decoder_layers = 0, an encoder alone that predicts masked tokens, is not allowed with ",
+                   other, ", or set model.decoder_layers to 1 or more."));
+}
+
 // Checks that there is an encoder exactly if there are source sentences.
 absl::Status CheckSource(const ModelOptions& options) {
+  if (!options.has_decoder()) return CheckEncoderAlone(options);
   if (options.reads_speech()) {
     if (!options.has_encoder()) {
       return absl::InvalidArgumentError(
@@ -198,7 +221,7 @@ absl::Status CheckSource(const ModelOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("model: encoder_layers = ", options.encoder_layers,
                      " reads source sentences, but the corpus is plain text. Set model.encoder_layers to 0 for a "
-                     "language model, or prepare sentence pairs."));
+                     "language model, model.decoder_layers to 0 for an encoder alone, or prepare sentence pairs."));
   }
   if (!options.has_encoder() && options.source_vocabulary != 0) {
     return absl::InvalidArgumentError(
@@ -309,10 +332,16 @@ std::string BlockText(const Block& block) {
                           : "",
                       block.kv_heads > 0 ? absl::StrCat(", ", block.kv_heads, " key heads") : "",
                       block.head_width > 0 ? absl::StrCat(", heads of ", block.head_width, " columns") : "",
-                      block.scale_embedding ? "" : ", embeddings unscaled", AttentionText(block));
+                      block.scale_embedding ? "" : ", embeddings unscaled", AttentionText(block),
+                      block.embedding_norm ? ", embeddings normed" : "",
+                      block.initial_deviation > 0
+                          ? absl::StrCat(", initial deviation ", block.initial_deviation,
+                                         block.initial_depth_factor ? " with the depth factor" : "")
+                          : "");
 }
 
 std::string DepthName(const ModelOptions& options) {
+  if (!options.has_decoder()) return absl::StrCat(options.encoder_layers, "L encoder-only");
   return options.has_encoder() ? absl::StrCat(options.encoder_layers, "L-", options.decoder_layers, "L")
                                : absl::StrCat(options.decoder_layers, "L decoder-only");
 }
@@ -320,7 +349,7 @@ std::string DepthName(const ModelOptions& options) {
 absl::Status ValidateModelOptions(const ModelOptions& options) {
   constexpr double kMaxLayers = 10000;  // 2N + 3M + 3 sublayers must stay below 65,536, the limit of random.h's counter
   HADAL_RETURN_IF_ERROR(InRange("encoder_layers", options.encoder_layers, 0, kMaxLayers));
-  HADAL_RETURN_IF_ERROR(InRange("decoder_layers", options.decoder_layers, 1, kMaxLayers));
+  HADAL_RETURN_IF_ERROR(InRange("decoder_layers", options.decoder_layers, 0, kMaxLayers));
   HADAL_RETURN_IF_ERROR(InRange("d_model", options.d_model, 1, 65536));
   HADAL_RETURN_IF_ERROR(InRange("d_ff", options.d_ff, 1, 262144));
   HADAL_RETURN_IF_ERROR(CheckHeads(options));
@@ -349,7 +378,7 @@ absl::Status ValidateModelOptions(const ModelOptions& options) {
   HADAL_RETURN_IF_ERROR(CheckBaseWidth(options));
   HADAL_RETURN_IF_ERROR(ValidateBlock(options));
   if (options.has_encoder()) HADAL_RETURN_IF_ERROR(ValidateStack("encoder", options.encoder));
-  return ValidateStack("decoder", options.decoder);
+  return options.has_decoder() ? ValidateStack("decoder", options.decoder) : absl::OkStatus();
 }
 
 }  // namespace hadal

@@ -159,14 +159,20 @@ struct Block {
   double rotary_local_theta = 0;  // theta of local layers; 0: rotary_theta
   double rotary_scaling = 1;      // kernels/rotary.h, of rotary_theta's angles
   int32_t rotary_scaling_positions = 8192;
-  bool first_norm = true;  // whether a stack whose norms stand in front of branches begins with one
+  bool first_norm = true;       // whether a stack whose norms stand in front of branches begins with one
+  bool embedding_norm = false;  // whether a norm follows embeddings and positions, in front of their dropout
+  // Standard deviation of all initial matrices and tables, drawn from a normal distribution; 0: Xavier's. A method's
+  // gains multiply it (method_presets.md).
+  double initial_deviation = 0;
+  // Whether it is divided by the root of the stack's sublayers for the last product of every branch (GPT-2).
+  bool initial_depth_factor = false;
 
   bool operator==(const Block&) const = default;
 };
 
 struct ModelOptions {
   int32_t encoder_layers = 6;  // 0: a language model
-  int32_t decoder_layers = 6;
+  int32_t decoder_layers = 6;  // 0: an encoder alone
   int32_t d_model = 512;
   int32_t d_ff = 2048;
   int32_t heads = 8;
@@ -188,7 +194,7 @@ struct ModelOptions {
 
   Block block;
   StackMethod encoder;  // ignored without an encoder
-  StackMethod decoder;
+  StackMethod decoder;  // ignored without a decoder
   WeightDistribution distribution = WeightDistribution::kXavierUniform;
   BranchGrowth branch_growth = BranchGrowth::kConstant;
   double branch_growth_updates = 4000;  // T
@@ -205,8 +211,11 @@ struct ModelOptions {
   int32_t frame_width = 0;            // features of a frame of speech, which sources consist of; 0: text, or no source
   int32_t front_end_channels = 1024;  // speech: C of the first convolution (speech_front_end.h)
 
-  // Without an encoder the model is a language model: no source, and no cross-attention in the decoder layers.
+  // Without an encoder the model is a language model: no source, and no cross-attention in the decoder layers. Without
+  // a decoder it predicts masked tokens (masked_head.h): its source is plain text, of the target's vocabulary.
   bool has_encoder() const { return encoder_layers > 0; }
+  bool has_decoder() const { return decoder_layers > 0; }
+  bool translates() const { return has_encoder() && has_decoder(); }
   // Whether the feed-forward's first product also adds the bias and applies ReLU and dropout; else its output is
   // kept for the backward, and kernels/activation.h follows.
   bool fuses_activation() const { return block.activation == Activation::kRelu && !block.gated; }
@@ -229,14 +238,14 @@ struct ModelOptions {
   // The encoder then reads frames: there is neither a source vocabulary nor a source embedding.
   bool reads_speech() const { return frame_width > 0; }
   // Whether the source embedding is the target's, too.
-  bool shares_source() const { return has_encoder() && !reads_speech() && sharing == EmbeddingSharing::kAll; }
+  bool shares_source() const { return translates() && !reads_speech() && sharing == EmbeddingSharing::kAll; }
   int32_t encoder_sublayers() const { return 2 * encoder_layers; }
   int32_t decoder_sublayers() const { return (has_encoder() ? 3 : 2) * decoder_layers; }
 };
 
 // Returns a block for messages: "RMSNorm 1e-06 without shifts, gated silu, no biases".
 std::string BlockText(const Block& block);
-// Returns the depth for messages: "6L-6L", or "6L decoder-only".
+// Returns the depth for messages: "6L-6L", "6L decoder-only" or "6L encoder-only".
 std::string DepthName(const ModelOptions& options);
 
 // Returns the default k of a growth: 5 (exponential), 6 (sigmoid: 0.995 at t = T), 0 if k is not used.

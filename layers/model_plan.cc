@@ -60,6 +60,7 @@ bool ParameterRecord::is_vector() const {
     case ParameterRole::kHyperMapWeight:
     case ParameterRole::kPositionTable:
     case ParameterRole::kGateWeight:
+    case ParameterRole::kHeadWeight:
       return false;
     default:
       return true;
@@ -148,6 +149,8 @@ bool ModelPlan::ReadByProductsAlone(int32_t parameter) const {
     case ParameterRole::kConvolutionBias:
     case ParameterRole::kLinearBias:
     case ParameterRole::kGateBias:
+    case ParameterRole::kHeadBias:
+    case ParameterRole::kLogitBias:
       return true;
     case ParameterRole::kPositionTable:
     case ParameterRole::kHyperMapWeight:  // with the streams, which are fp32

@@ -4,6 +4,8 @@
 //                    · decoder (self-attention, cross-attention, feed-forward) × M · output head
 // A language model (N = 0) has neither source nor cross-attention:
 //   target embedding · decoder (self-attention, feed-forward) × M · output head
+// An encoder alone (M = 0) has no target embedding; its head is of the encoder's stack (masked_head.h):
+//   source embedding · encoder (self-attention, feed-forward) × N · output head
 //
 // Rank 0 makes the plan from the options, including depth-aware constants, and broadcasts it as fixed-size plain
 // records with a hash. Partition, memory, initialisation, checkpoints and names are derived from this list.
@@ -126,6 +128,15 @@ enum class ParameterRole : int32_t {
   kKeyNormShift,
   kGateWeight,  // of self-attention's heads
   kGateBias,
+  kPositionTable,  // learned positions of an embedding
+  kEmbeddingNormScale,
+  kEmbeddingNormShift,
+  // The head of an encoder alone (masked_head.h).
+  kHeadWeight,
+  kHeadBias,
+  kHeadNormScale,
+  kHeadNormShift,
+  kLogitBias,
 };
 
 enum class InitKind : int32_t { kZero, kOne, kUniform, kNormal, kConstant };
@@ -253,10 +264,11 @@ struct ModelPlan {
     return ends_stack(end) && !Combines(stack) ? compute_storage : residual_storage(stack);
   }
   // Whether `position` is the first one after a stack.
-  bool ends_stack(int32_t position) const { return position == target_embedding() || position == output_head(); }
+  bool ends_stack(int32_t position) const { return position == encoder_end() || position == output_head(); }
   // Whether `sublayer` is its stack's first one with a residual connection.
   bool begins_stack(int32_t sublayer) const {
-    return sublayer == source_embedding() + 1 ? options.has_encoder() : sublayer == target_embedding() + 1;
+    if (sublayer == source_embedding() + 1) return options.has_encoder();
+    return options.has_decoder() && sublayer == target_embedding() + 1;
   }
   // Returns the norm after the sum of a pre-norm layer's last sublayer: the norm of the layer's output if layers are
   // combined, else the norm that ends the stack. −1 if there is none, or if it is the next sublayer's norm.
@@ -280,7 +292,9 @@ struct ModelPlan {
   std::vector<int32_t> Uses(int32_t parameter) const;
 
   int32_t source_embedding() const { return options.has_encoder() ? 0 : -1; }  // -1: none
-  int32_t target_embedding() const { return options.has_encoder() ? 1 + options.encoder_sublayers() : 0; }
+  // The first position behind the encoder; 0 without one.
+  int32_t encoder_end() const { return options.has_encoder() ? 1 + options.encoder_sublayers() : 0; }
+  int32_t target_embedding() const { return options.has_decoder() ? encoder_end() : -1; }  // -1: none
   int32_t output_head() const { return static_cast<int32_t>(sublayers.size()) - 1; }
 };
 

@@ -16,28 +16,36 @@ class PlanBuilder {
   explicit PlanBuilder(const ModelOptions& options) : options_(options) { plan_.options = options; }
 
   ModelPlan Build() {
-    if (options_.has_encoder()) AddEncoder();
-    AddSublayer(SublayerKind::kTargetEmbedding, Stack::kDecoder, -1);
     const int32_t source_table = 0;
+    int32_t target_table = source_table;
+    if (options_.has_encoder()) AddEncoder();
+    if (options_.has_decoder()) target_table = AddDecoder(source_table);
+    AddSublayer(SublayerKind::kOutputHead, options_.has_decoder() ? Stack::kDecoder : Stack::kEncoder, -1);
+    if (options_.sharing != EmbeddingSharing::kNone) plan_.sublayers.back().table = target_table;
+    AddHead();
+    if (!options_.has_decoder()) AddMaskedHead();
+    return std::move(plan_);
+  }
+
+ private:
+  // Returns the target embedding's table.
+  int32_t AddDecoder(int32_t source_table) {
+    AddSublayer(SublayerKind::kTargetEmbedding, Stack::kDecoder, -1);
     if (options_.shares_source()) {
       plan_.sublayers.back().table = source_table;
     } else {
       AddEmbedding(options_.target_vocabulary, options_.sharing != EmbeddingSharing::kNone);
     }
-    const int32_t target_table = plan_.sublayers.back().table;
+    const int32_t table = plan_.sublayers.back().table;
     AddPositions();
     for (int32_t layer = 0; layer < options_.decoder_layers; ++layer) {
       AddSelfAttention(Stack::kDecoder, layer);
       if (options_.has_encoder()) AddCrossAttention(layer);
       AddFeedForward(Stack::kDecoder, layer, layer + 1 == options_.decoder_layers);
     }
-    AddSublayer(SublayerKind::kOutputHead, Stack::kDecoder, -1);
-    if (options_.sharing != EmbeddingSharing::kNone) plan_.sublayers.back().table = target_table;
-    AddHead();
-    return std::move(plan_);
+    return table;
   }
 
- private:
   const StackMethod& Method(Stack stack) const {
     return stack == Stack::kEncoder ? options_.encoder : options_.decoder;
   }
@@ -47,7 +55,8 @@ class PlanBuilder {
     if (options_.reads_speech()) {
       AddConvolutions();
     } else {
-      AddEmbedding(options_.source_vocabulary, options_.sharing == EmbeddingSharing::kAll);
+      AddEmbedding(options_.has_decoder() ? options_.source_vocabulary : options_.target_vocabulary,
+                   options_.sharing == EmbeddingSharing::kAll);
       AddPositions();
     }
     for (int32_t layer = 0; layer < options_.encoder_layers; ++layer) {
@@ -115,8 +124,13 @@ class PlanBuilder {
     const SublayerRecord& sublayer = plan_.sublayers.back();
     const StackMethod& method = Method(sublayer.stack);
     const double gain = sublayer.kind == SublayerKind::kOutputHead ? method.projection_gain : method.embedding_gain;
-    AddParameter(ParameterRole::kEmbedding, InitKind::kNormal, gain / std::sqrt(double(options_.d_model)), vocabulary,
+    AddParameter(ParameterRole::kEmbedding, InitKind::kNormal, gain * TableDeviation(options_.d_model), vocabulary,
                  options_.d_model);
+  }
+
+  double TableDeviation(int64_t width) const {
+    return options_.block.initial_deviation > 0 ? options_.block.initial_deviation
+                                                : 1 / std::sqrt(static_cast<double>(width));
   }
 
   // `adaptive`: the bands of an adaptive softmax, if there is one.
@@ -127,17 +141,29 @@ class PlanBuilder {
     for (const AdaptiveBand& band : AdaptiveBands(options_)) {
       const bool first = band.first == 0;
       AddParameter(first ? ParameterRole::kEmbedding : ParameterRole::kTailTable, InitKind::kNormal,
-                   gain / std::sqrt(double(band.width)), band.words, band.width);
+                   gain * TableDeviation(band.width), band.words, band.width);
       if (!first) AddWeight(ParameterRole::kTailProjection, 1, options_.d_model, band.width);
     }
     AddWeight(ParameterRole::kInputProjection, 1, options_.d_model, options_.d_model);
   }
 
-  // As fairseq's: of deviation 1/sqrt(d). Row p is the p-th token's.
+  // Learned positions and the norm behind them. Positions as fairseq's: of deviation 1/sqrt(d); row p is the p-th
+  // token's.
   void AddPositions() {
-    if (options_.block.positions != Positions::kLearned) return;
-    AddParameter(ParameterRole::kPositionTable, InitKind::kNormal, 1 / std::sqrt(double(options_.d_model)),
-                 options_.max_positions, options_.d_model);
+    if (options_.block.positions == Positions::kLearned) {
+      AddParameter(ParameterRole::kPositionTable, InitKind::kNormal, TableDeviation(options_.d_model),
+                   options_.max_positions, options_.d_model);
+    }
+    if (options_.block.embedding_norm) AddLayerNorm(ParameterRole::kEmbeddingNormScale, options_.d_model);
+  }
+
+  void AddMaskedHead() {
+    AddWeight(ParameterRole::kHeadWeight, 1, options_.d_model, options_.d_model);
+    if (options_.block.biases == Biases::kAll) {  // also with R-Fixup: else the head would not see the stack's scale
+      AddParameter(ParameterRole::kHeadBias, InitKind::kZero, 0, options_.d_model, 1);
+    }
+    AddLayerNorm(ParameterRole::kHeadNormScale, options_.d_model);
+    AddParameter(ParameterRole::kLogitBias, InitKind::kZero, 0, options_.target_vocabulary, 1);
   }
 
   void AddHead() {
@@ -173,15 +199,31 @@ class PlanBuilder {
   }
 
   // Xavier: uniform bound gain·sqrt(6/(in + out)), normal deviation gain·sqrt(2/(in + out)), times the layer's factor
-  // if it has a layer.
+  // if it has a layer; or with Block::initial_deviation that, times the gain over the method's plain gain.
   void AddWeight(ParameterRole role, double gain, int64_t out, int64_t in) {
     const bool normal = options_.distribution == WeightDistribution::kXavierNormal;
     const SublayerRecord& sublayer = plan_.sublayers.back();
     const int32_t layers = sublayer.stack == Stack::kEncoder ? options_.encoder_layers : options_.decoder_layers;
     const double of_layer =
         sublayer.layer < 0 ? 1 : DepthInitFactor(Method(sublayer.stack).depth_init, sublayer.layer, layers);
+    if (const double deviation = options_.block.initial_deviation; deviation > 0) {
+      return AddParameter(role, InitKind::kNormal, deviation * of_layer * gain / PlainGain(role), out, in);
+    }
     AddParameter(role, normal ? InitKind::kNormal : InitKind::kUniform,
                  gain * of_layer * std::sqrt((normal ? 2.0 : 6.0) / static_cast<double>(in + out)), out, in);
+  }
+
+  // The gain of a role where a method scales nothing: fairseq's of q, k and v, unless the method counts from 1, times
+  // the root of the stack's sublayers for a branch's last product if the block asks for it.
+  double PlainGain(ParameterRole role) const {
+    const Stack stack = plan_.sublayers.back().stack;
+    if (role == ParameterRole::kQueryWeight || role == ParameterRole::kKeyWeight ||
+        role == ParameterRole::kValueWeight) {
+      return Method(stack).query_key_gain == 1 ? 1 : StackMethod().query_key_gain;
+    }
+    const bool last = role == ParameterRole::kOutputWeight || role == ParameterRole::kContractionWeight;
+    if (!last || !options_.block.initial_depth_factor) return 1;
+    return std::sqrt(double(stack == Stack::kEncoder ? options_.encoder_sublayers() : options_.decoder_sublayers()));
   }
 
   void AddBias(ParameterRole role, int64_t size) {

@@ -105,6 +105,20 @@ const char* RoleSuffix(ParameterRole role) {
       return "gate_proj.weight";
     case ParameterRole::kGateBias:
       return "gate_proj.bias";
+    case ParameterRole::kEmbeddingNormScale:
+      return "layernorm_embedding.weight";
+    case ParameterRole::kEmbeddingNormShift:
+      return "layernorm_embedding.bias";
+    case ParameterRole::kHeadWeight:
+      return "lm_head.dense.weight";
+    case ParameterRole::kHeadBias:
+      return "lm_head.dense.bias";
+    case ParameterRole::kHeadNormScale:
+      return "lm_head.layer_norm.weight";
+    case ParameterRole::kHeadNormShift:
+      return "lm_head.layer_norm.bias";
+    case ParameterRole::kLogitBias:
+      return "lm_head.bias";
   }
   return "";
 }
@@ -124,7 +138,7 @@ bool IsCombinationNorm(ParameterRole role) {
 // Parameters of the whole stack.
 bool IsOfStack(ParameterRole role) {
   return role == ParameterRole::kClosingShift || role == ParameterRole::kClosingScale ||
-         role == ParameterRole::kPositionTable;
+         role >= ParameterRole::kPositionTable;
 }
 
 // Parameters that fairseq has no name for; the feed-forward has them under "ffn.".
@@ -192,7 +206,9 @@ std::string ModelPlan::ParameterName(int32_t parameter) const {
       record.role == ParameterRole::kClusterWeight || (record.is_table() && Tables(record.sublayer) > 1);
   if (in_bands) return AdaptiveName(owner, record.role, parameter - owner.first_parameter);
   if (record.role == ParameterRole::kEmbedding) {
-    if (owner.kind == SublayerKind::kOutputHead) return "decoder.output_projection.weight";
+    if (owner.kind == SublayerKind::kOutputHead) {
+      return owner.stack == Stack::kEncoder ? "encoder.lm_head.weight" : "decoder.output_projection.weight";
+    }
     return absl::StrCat(StackName(owner.stack), ".embed_tokens.weight");
   }
   if (record.role == ParameterRole::kConvolutionWeight || record.role == ParameterRole::kConvolutionBias) {

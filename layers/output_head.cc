@@ -13,7 +13,8 @@ OutputHead::OutputHead(const ModelPlan& plan, const ActivationCapacity& capacity
       table_(plan.sublayers[sublayer_].table),
       label_smoothing_(plan.options.label_smoothing),
       z_loss_(plan.options.z_loss),
-      gradient_storage_(plan.residual_storage(Stack::kDecoder)),
+      logit_bias_(plan.ParameterOf(sublayer_, ParameterRole::kLogitBias)),
+      gradient_storage_(plan.residual_storage(plan.sublayers[sublayer_].stack)),
       saved_bytes_(purpose == Purpose::kTraining
                        ? capacity.target_rows * plan.options.d_model * BytesOf(gradient_storage_)
                        : 0) {}
@@ -21,7 +22,10 @@ OutputHead::OutputHead(const ModelPlan& plan, const ActivationCapacity& capacity
 void OutputHead::Forward(const SublayerContext& context, const PartTensors& tensors) const {
   const ConstAnyMatrix x = tensors.x;
   context.Observe({.tensor = DepthTensor::kModelOutput, .sublayer = sublayer_, .values = x});
-  const AnyMatrix d_x(tensors.saved, x.rows, x.columns, gradient_storage_);
+  ForwardRows(context, x, {tensors.saved, x.rows, x.columns, gradient_storage_});
+}
+
+void OutputHead::ForwardRows(const SublayerContext& context, ConstAnyMatrix x, AnyMatrix d_x) const {
   const DeviceBatch* const device_batch = context.device_batch;
   const ConstAnyMatrix table = context.parameters.ProductWeight(table_);
   const int64_t most_rows = context.workspace.logit_rows();
@@ -31,7 +35,9 @@ void OutputHead::Forward(const SublayerContext& context, const PartTensors& tens
     const AnyMatrix logits = context.workspace.logits(rows);
     const Vector loss(context.workspace.row_loss(x.rows).data + first, rows);
     const Vector nll(context.workspace.row_nll(x.rows).data + first, rows);
-    LinearForward(context.stream, {.x = block, .weight = table, .y = logits});
+    const Vector hits = context.workspace.row_hits(x.rows);
+    LinearForward(context.stream,
+                  {.x = block, .weight = table, .bias = context.parameters.ProductBias(logit_bias_), .y = logits});
     CrossEntropy(context.stream,
                  {.logits = logits,
                   .targets = {context.batch.target.data() + first, rows},
@@ -41,11 +47,14 @@ void OutputHead::Forward(const SublayerContext& context, const PartTensors& tens
                   .device_targets = device_batch == nullptr ? nullptr : device_batch->targets + first,
                   .device_gradient_scale = device_batch == nullptr ? nullptr : device_batch->gradient_scale,
                   .loss = loss,
-                  .nll = nll});
+                  .nll = nll,
+                  .hits = hits.empty() ? hits : Vector(hits.data + first, rows)});
     if (!context.scalars.training) continue;
     LinearBackwardInput(context.stream, {.dy = logits, .weight = table, .dx = d_x.Rows(first, rows)});
-    LinearBackwardWeight(context.stream,
-                         {.dy = logits, .x = block, .d_weight = context.parameters.TableGradient(sublayer_)});
+    LinearBackwardWeight(context.stream, {.dy = logits,
+                                          .x = block,
+                                          .d_weight = context.parameters.TableGradient(sublayer_),
+                                          .d_bias = context.parameters.GradientVector(logit_bias_)});
   }
 }
 
@@ -68,6 +77,7 @@ LossSums OutputHead::Losses(const SublayerContext& context, Vector row_nll) cons
   for (int64_t i = 0; i < sums.tokens; ++i) {
     sums.loss += rows[i];
     sums.nll += rows[count + i];
+    if (rows.size > 2 * count) sums.hits += rows[2 * count + i] > 0 ? 1 : 0;
     if (!row_nll.empty()) row_nll[i] = rows[count + i];
   }
   return sums;

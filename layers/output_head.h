@@ -22,18 +22,20 @@ struct LossSums {
   double loss = 0;  // Σ over target tokens, label-smoothed, natural logarithm
   double nll = 0;   // Σ of −log p(target)
   int64_t tokens = 0;
+  int64_t hits = 0;  // of an encoder alone: tokens of which no logit is larger than the target's
 
   void Add(const LossSums& other) {
     loss += other.loss;
     nll += other.nll;
     tokens += other.tokens;
+    hits += other.hits;
   }
   // Per target token.
   double MeanLoss() const { return loss / static_cast<double>(tokens > 0 ? tokens : 1); }
   double MeanNll() const { return nll / static_cast<double>(tokens > 0 ? tokens : 1); }
 };
 
-// adaptive_head.h is a subclass for an adaptive softmax.
+// adaptive_head.h is a subclass for an adaptive softmax, masked_head.h for an encoder alone.
 class OutputHead : public ChunkPart {
  public:
   OutputHead(const ModelPlan& plan, const ActivationCapacity& capacity, Purpose purpose);
@@ -50,11 +52,16 @@ class OutputHead : public ChunkPart {
   LossSums Losses(const SublayerContext& context, Vector row_nll) const;
 
  protected:
+  // Computes logits and losses of all target rows from what the table's product reads, and in training d_x (=) and the
+  // table's gradient.
+  void ForwardRows(const SublayerContext& context, ConstAnyMatrix x, AnyMatrix d_x) const;
+
   int32_t sublayer_;
   int32_t table_;
 
  private:
   double label_smoothing_, z_loss_;
+  int32_t logit_bias_;        // parameter, or −1
   Storage gradient_storage_;  // of x's
   int64_t saved_bytes_;
 };

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/embedding.h"
+#include "kernels/residual_norm.h"
 #include "layers/position_tables.h"
 
 namespace hadal {
@@ -15,7 +16,11 @@ TokenEmbedding::TokenEmbedding(const ModelPlan& plan, int32_t sublayer, int64_t 
       table_(plan.sublayers[sublayer].table),
       multiplier_(plan.options.embedding_factor()),
       dropout_(plan.options.dropout),
-      learned_positions_(plan.ParameterOf(sublayer, ParameterRole::kPositionTable)) {
+      learned_positions_(plan.ParameterOf(sublayer, ParameterRole::kPositionTable)),
+      norm_scale_(plan.ParameterOf(sublayer, ParameterRole::kEmbeddingNormScale)),
+      storage_(plan.residual_storage(stack_)),
+      rows_(rows),
+      width_(plan.options.d_model) {
   if (plan.options.block.positions == Positions::kSinusoidal) {
     positions_ = Matrix(nullptr, plan.options.max_positions, plan.options.d_model);
     positions_slice_ = layout.ReserveLasting<float>("weights", positions_.rows * positions_.columns);
@@ -28,6 +33,36 @@ void TokenEmbedding::Bind(const Arena& arena) {
   if (positions_.rows == 0) return;
   positions_.data = arena.Get<float>(positions_slice_);
   PlacePositions(arena, positions_);
+}
+
+int64_t TokenEmbedding::saved_bytes() const {
+  if (norm_scale_ < 0) return 0;
+  SavedTensors<std::byte> saved(nullptr);
+  saved.Take(storage_, rows_, width_);
+  saved.TakeFloats(2, rows_);
+  return saved.bytes();
+}
+
+TokenEmbedding::Saved TokenEmbedding::SavedIn(std::byte* memory, int64_t rows) const {
+  SavedTensors<std::byte> saved(memory);
+  const AnyMatrix sum = saved.Take(storage_, rows_, width_);
+  const Matrix statistics = saved.TakeFloats(2, rows_);
+  return {sum.Rows(0, rows), {statistics.row(0), rows}, {statistics.row(1), rows}};
+}
+
+// The residual connection's kernel twice: the norm alone, then without its residual, 0·sum + dropout(normed).
+void TokenEmbedding::Norm(const Stream& stream, const ParameterStore& parameters, const Workspace& workspace,
+                          const Saved& saved, const Dropout& dropout, AnyMatrix y) const {
+  const AnyMatrix normed = workspace.branch(y.rows);
+  ResidualNormForward(stream, {.residual = saved.sum,
+                               .scale = parameters.WeightVector(norm_scale_),
+                               .shift = parameters.WeightVector(parameters.plan().NormShift(norm_scale_)),
+                               .form = parameters.plan().norm_form(),
+                               .normed = normed,
+                               .mean = saved.mean,
+                               .rstd = saved.rstd});
+  ResidualNormForward(stream,
+                      {.residual = saved.sum, .branch = normed, .residual_gain = 0, .dropout = dropout, .sum = y});
 }
 
 ConstMatrix TokenEmbedding::PositionsOf(const ParameterStore& parameters) const {
@@ -52,19 +87,24 @@ void TokenEmbedding::Forward(const SublayerContext& context, const PartTensors& 
     tokens = adaptive_->Rows(tokens.size);
     table = tensors.y;
   }
+  const Dropout dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual);
+  const bool norms = norm_scale_ >= 0;
+  const Saved saved = norms ? SavedIn(tensors.saved, tokens.size) : Saved();
   EmbeddingForward(context.stream, {.tokens = tokens,
                                     .offsets = context.offsets(stack_),
                                     .table = table,
                                     .positions = PositionsOf(context.parameters),
                                     .multiplier = multiplier_,
-                                    .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual),
+                                    .dropout = norms ? Dropout() : dropout,
                                     .device_tokens = DeviceTokensOf(context),
-                                    .x = tensors.y});
+                                    .x = norms ? saved.sum : tensors.y});
+  if (norms) Norm(context.stream, context.parameters, context.workspace, saved, dropout, tensors.y);
   context.Observe({.tensor = DepthTensor::kOutput, .sublayer = sublayer_, .values = tensors.y});
 }
 
-void TokenEmbedding::ForwardAt(const Stream& stream, const ParameterStore& parameters, ConstTokens tokens,
-                               ConstTokens positions, const DeviceTokens& device_tokens, AnyMatrix x) const {
+void TokenEmbedding::ForwardAt(const Stream& stream, const ParameterStore& parameters, const Workspace& workspace,
+                               ConstTokens tokens, ConstTokens positions, const DeviceTokens& device_tokens,
+                               AnyMatrix x) const {
   ConstAnyMatrix table = parameters.ProductWeight(table_);
   if (adaptive_) {
     adaptive_->Lookup(stream, parameters, tokens, x.floats());
@@ -78,18 +118,44 @@ void TokenEmbedding::ForwardAt(const Stream& stream, const ParameterStore& param
                             .multiplier = multiplier_,
                             .device_tokens = device_tokens,
                             .x = x});
+  if (norm_scale_ < 0) return;
+  Norm(stream, parameters, workspace, {x, workspace.row_loss(x.rows), workspace.row_nll(x.rows)}, Dropout(), x);
+}
+
+void TokenEmbedding::BackwardNorm(const SublayerContext& context, const PartTensors& tensors) const {
+  const ParameterStore& parameters = context.parameters;
+  const AnyMatrix d_normed = context.workspace.branch_input_gradient(tensors.d_y.rows);
+  const Saved saved = SavedIn(tensors.saved, tensors.d_y.rows);
+  ResidualNormBackward(context.stream, {.d_sum = tensors.d_y,
+                                        .residual_gain = 0,
+                                        .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual),
+                                        .d_residual = tensors.d_y,
+                                        .d_branch = d_normed});
+  ResidualNormBackward(context.stream, {.d_normed = d_normed,
+                                        .sum = saved.sum,
+                                        .mean = saved.mean,
+                                        .rstd = saved.rstd,
+                                        .scale = parameters.WeightVector(norm_scale_),
+                                        .form = context.plan().norm_form(),
+                                        .d_residual = tensors.d_y,
+                                        .d_scale = parameters.GradientVector(norm_scale_),
+                                        .d_shift = parameters.GradientVector(context.plan().NormShift(norm_scale_)),
+                                        .partials = context.workspace.norm_partials(),
+                                        .batch = context.gradients});
 }
 
 void TokenEmbedding::BackwardInput(const SublayerContext& context, const PartTensors& tensors, int32_t) const {
   context.Observe({.tensor = DepthTensor::kOutputGradient, .sublayer = sublayer_, .values = tensors.d_y});
   const ConstTokens tokens = Tokens(context);
   const Matrix looked_up = adaptive_ ? adaptive_->ClearedGradient(tokens.size) : Matrix();
+  const bool norms = norm_scale_ >= 0;
+  if (norms) BackwardNorm(context, tensors);
   EmbeddingBackward(
       context.stream,
       {.tokens = adaptive_ ? adaptive_->Rows(tokens.size) : tokens,
        .dx = tensors.d_y,
        .multiplier = multiplier_,
-       .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual),
+       .dropout = norms ? Dropout() : context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual),
        .device_tokens = DeviceTokensOf(context),
        .d_table = adaptive_ ? looked_up : context.parameters.TableGradient(sublayer_),
        .d_positions = learned_positions_ >= 0 ? context.parameters.Gradient(learned_positions_) : Matrix(),

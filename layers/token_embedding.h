@@ -1,5 +1,6 @@
 // The front ends of text: y = dropout(f·E[token] + PE[position]), of the source and of the decoder's input. f:
-// ModelOptions::embedding_factor. PE is fixed, learned or absent (Block::positions).
+// ModelOptions::embedding_factor. PE is fixed, learned or absent (Block::positions). With Block::embedding_norm
+// y = dropout(norm(f·E[token] + PE[position])); the sum and the norm's statistics are saved.
 // A part (chunk_part.h) that writes y and reads d_y. With adaptive input E[token] is adaptive_input.h's.
 // Shapes: y [R, d], E [V, d], PE [max_positions, d]. Numerics, order of accumulation and fairseq's conventions:
 // kernels/embedding.h.
@@ -19,19 +20,32 @@ class TokenEmbedding final : public ChunkPart {
   // for adaptive input scratch for `rows` rows.
   TokenEmbedding(const ModelPlan& plan, int32_t sublayer, int64_t rows, Purpose purpose, ArenaLayout& layout);
   void Bind(const Arena& arena) override;
+  int64_t saved_bytes() const override;
 
   void Forward(const SublayerContext& context, const PartTensors& tensors) const override;
   // Also adds to the gradient of this use of the table, because d_y is not kept for BackwardWeight.
   void BackwardInput(const SublayerContext& context, const PartTensors& tensors, int32_t step) const override;
   // One step of decoding, without dropout: x [R, d] (=) of `tokens` [R], each at its own position, counted from 0.
   // `device_tokens`: on a device, tokens and positions there; null: the host's are copied.
-  void ForwardAt(const Stream& stream, const ParameterStore& parameters, ConstTokens tokens, ConstTokens positions,
-                 const DeviceTokens& device_tokens, AnyMatrix x) const;
+  void ForwardAt(const Stream& stream, const ParameterStore& parameters, const Workspace& workspace, ConstTokens tokens,
+                 ConstTokens positions, const DeviceTokens& device_tokens, AnyMatrix x) const;
 
  private:
   ConstTokens Tokens(const SublayerContext& context) const;
   // PE; empty: the model adds no positions.
   ConstMatrix PositionsOf(const ParameterStore& parameters) const;
+  // What the norm reads and its statistics.
+  struct Saved {
+    AnyMatrix sum;
+    Vector mean, rstd;
+  };
+  // The first `rows` rows in `memory`, saved_bytes() bytes.
+  Saved SavedIn(std::byte* memory, int64_t rows) const;
+  // y = dropout(norm(saved.sum)); y may be saved.sum.
+  void Norm(const Stream& stream, const ParameterStore& parameters, const Workspace& workspace, const Saved& saved,
+            const Dropout& dropout, AnyMatrix y) const;
+  // Replaces d_y, the gradient of y, by that of the sum which the norm reads.
+  void BackwardNorm(const SublayerContext& context, const PartTensors& tensors) const;
   // The tokens in device memory.
   DeviceTokens DeviceTokensOf(const SublayerContext& context) const;
 
@@ -42,6 +56,9 @@ class TokenEmbedding final : public ChunkPart {
   float multiplier_;
   double dropout_;
   int32_t learned_positions_;  // parameter, or −1
+  int32_t norm_scale_;         // parameter, or −1
+  Storage storage_;            // of y
+  int64_t rows_, width_;
   ArenaSlice positions_slice_;
   Matrix positions_;  // [max_positions, d] fixed positions
 };

@@ -45,7 +45,7 @@ std::string DescribeLeftOut(std::string_view corpus, int64_t too_long, int64_t s
   if (too_long == 0) return "";
   const std::string counts = absl::StrFormat("%d of %d %s samples (%.3g%%) are left out", too_long, samples, corpus,
                                              100 * ShareOf(too_long, samples));
-  if (!options.model.has_encoder()) {
+  if (!options.model.translates()) {
     return absl::StrFormat("%s: a line is longer than batch.target_tokens = %d or model.max_positions = %d", counts,
                            options.batch.target_tokens, options.model.max_positions);
   }

@@ -66,7 +66,8 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainOptions& opt
                                                  .capacity = BatchCapacityOf(options),
                                                  .micro_batches_per_step = options.batch.micro_batches,
                                                  .temperatures = options.sampling_temperature,
-                                                 .spec_augment = options.spec_augment});
+                                                 .spec_augment = options.spec_augment,
+                                                 .masking = options.masking});
   HADAL_RETURN_IF_ERROR(collectives.AllOk(order.status(), "reading the training corpus"));
   HADAL_RETURN_IF_ERROR(AsCommonError(CheckLeftOut(order->too_long(), surroundings.train.size(), options)));
   std::unique_ptr<Trainer> trainer(new Trainer(options, plan, pipeline, surroundings, *std::move(order)));
@@ -74,6 +75,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainOptions& opt
     absl::StatusOr<Validator> validator = Validator::Create({.corpus = *surroundings.validation,
                                                              .capacity = BatchCapacityOf(options),
                                                              .max_sentences = options.validation.max_sentences,
+                                                             .masking = options.masking,
                                                              .bleu = surroundings.validation_bleu,
                                                              .metric = options.validation.metric,
                                                              .keep_best = options.checkpoint.keep_best,

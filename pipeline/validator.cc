@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "layers/chunk_part.h"
@@ -49,7 +50,7 @@ Validator::Validator(const ValidatorSetup& setup, ValidationBatches packed)
 
 absl::StatusOr<Validator> Validator::Create(const ValidatorSetup& setup) {
   HADAL_ASSIGN_OR_RETURN(ValidationBatches packed,
-                         MakeValidationBatches(setup.corpus, setup.capacity, setup.max_sentences));
+                         MakeValidationBatches(setup.corpus, setup.capacity, setup.max_sentences, setup.masking));
   return Validator(setup, std::move(packed));
 }
 
@@ -103,9 +104,14 @@ absl::Status Validator::Run(Engine& engine, TrainingProgress& progress) {
   }
   const bool best = Note(score, progress);
   if (sink_ == nullptr) return absl::OkStatus();
+  std::optional<double> accuracy;
+  if (!engine.stage().plan().options.has_decoder() && sums.tokens > 0) {
+    accuracy = static_cast<double>(sums.hits) / static_cast<double>(sums.tokens);
+  }
   sink_->OnValidation({.step = progress.step,
                        .nll = nll,
                        .perplexity = Exp(nll),
+                       .accuracy = accuracy,
                        .scores = translated.scores,
                        .best = best,
                        .by_nll = metric_ == ValidationMetric::kNll,

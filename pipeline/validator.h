@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,7 @@ struct ValidatorSetup {
   const Corpus& corpus;                              // read only by Create
   BatchCapacity capacity;                            // of a micro-batch: training's
   int64_t max_sentences = 0;                         // 0: all that fit
+  std::optional<TokenMasking> masking;               // for an encoder alone: the nll is of masked tokens
   TranslateValidation bleu;                          // may be empty: no BLEU
   ValidationMetric metric = ValidationMetric::kNll;  // the others need `bleu`
   int32_t keep_best = 1;                             // the most steps that progress.best lists

@@ -120,6 +120,7 @@ struct ValidationMetrics {
   int64_t step = 0;
   double nll = 0;
   double perplexity = 0;
+  std::optional<double> accuracy;           // of an encoder alone: the share of masked tokens that are the likeliest
   std::optional<TranslationScores> scores;  // of all translated sentences together
   bool best = false;                        // whether it is the best so far
   bool by_nll = true;                       // the best by nll; false: by a score

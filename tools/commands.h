@@ -17,6 +17,7 @@ void AddTranslateCommand(Command app, int& exit_code);
 void AddSampleCommand(Command app, int& exit_code);
 void AddEvaluateCommand(Command app, int& exit_code);
 void AddScoreCommand(Command app, int& exit_code);
+void AddEmbedCommand(Command app, int& exit_code);
 void AddCompareCommand(Command app, int& exit_code);
 void AddSweepCommand(Command app, int& exit_code);
 

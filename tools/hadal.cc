@@ -51,6 +51,7 @@ constexpr AddCommand kCommands[] = {
     hadal::AddSampleCommand,      // text of a language model
     hadal::AddEvaluateCommand,    // many test sets
     hadal::AddScoreCommand,       // log-probabilities of given pairs
+    hadal::AddEmbedCommand,       // sentence vectors of an encoder alone
     hadal::AddBleuCommand,        // sacreBLEU's numbers, and jiwer's
     hadal::AddChrfCommand,
     hadal::AddWerCommand,

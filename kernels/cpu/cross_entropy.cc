@@ -134,6 +134,7 @@ void CrossEntropyKernel(const CrossEntropyArgs& args, int64_t begin, int64_t end
     const double nll = log_sum_exp - z[target];
     const double smooth = smoothing == 0 ? 0 : static_cast<double>(columns) * log_sum_exp - sums.logits;
     args.nll[i] = static_cast<float>(nll);
+    if (!args.hits.empty()) args.hits[i] = z[target] == sums.maximum ? 1.0f : 0.0f;
     args.loss[i] = static_cast<float>(target_weight * nll + share * smooth + args.z_loss * log_sum_exp * log_sum_exp);
     if (args.gradient_scale == 0) continue;
     const double scale = args.gradient_scale;

@@ -138,7 +138,10 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMostThreads, 2) CrossEntropyKernel(CrossE
   const int64_t target = Load(ViewOf(args.device_targets) + row);
   if (target < 0) {
     if (args.device_gradient_scale != nullptr) WriteZeros<T, kAligned>(args, logits);
-    if (ThreadIndex() == 0) Store(ViewOf(args.loss) + row, 0.0f), Store(ViewOf(args.nll) + row, 0.0f);
+    if (ThreadIndex() == 0) {
+      Store(ViewOf(args.loss) + row, 0.0f), Store(ViewOf(args.nll) + row, 0.0f);
+      if (Given(args.hits)) Store(ViewOf(args.hits) + row, 0.0f);
+    }
     return;
   }
   RowSums sums;
@@ -157,6 +160,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMostThreads, 2) CrossEntropyKernel(CrossE
     const float smooth =
         share == 0.0f ? 0.0f : share * (static_cast<float>(args.logits.columns) * log_sum_exp - sums.logits);
     Store(ViewOf(args.nll) + row, nll);
+    if (Given(args.hits)) Store(ViewOf(args.hits) + row, target_logit == sums.maximum ? 1.0f : 0.0f);
     Store(ViewOf(args.loss) + row, MulAdd(args.z_loss * log_sum_exp, log_sum_exp, MulAdd(target_weight, nll, smooth)));
   }
   if (args.device_gradient_scale != nullptr)

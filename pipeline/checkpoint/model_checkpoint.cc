@@ -61,6 +61,14 @@ absl::StatusOr<ModelCheckpoint> ModelCheckpoint::Read(CheckpointReader reader) {
   return ModelCheckpoint(std::move(reader), std::move(plan), std::move(source), std::move(target));
 }
 
+absl::Status ModelCheckpoint::CheckDecodes() const {
+  if (plan_->options.has_decoder()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      directory(),
+      " is an encoder alone (decoder_layers = 0): it predicts masked tokens and has no decoder to write or "
+      "score text. `hadal embed` writes its sentence vectors."));
+}
+
 absl::Status ModelCheckpoint::ReadWeights(const ParameterStore& parameters, const Stream& stream) {
   HADAL_CHECK_EQ(&parameters.plan(), plan_.get());
   std::vector<SliceState> slices;

@@ -35,6 +35,8 @@ class ModelCheckpoint {
   const Vocabulary& source_vocabulary() const { return source_; }                    // the target's without one
   const Vocabulary& target_vocabulary() const { return target_; }
 
+  // Errors: InvalidArgument if it is an encoder alone, which neither translates nor scores text.
+  absl::Status CheckDecodes() const;
   // Reads all weights that `parameters` stores. REQUIRES: made for plan(), in the memory of `stream`. Errors: DataLoss.
   absl::Status ReadWeights(const ParameterStore& parameters, const Stream& stream);
 

@@ -81,6 +81,10 @@ absl::StatusOr<OldTable> ReadTable(CheckpointReader& checkpoint, int32_t p, std:
   return table;
 }
 
+bool HasRowPerToken(ParameterRole role) {
+  return role == ParameterRole::kEmbedding || role == ParameterRole::kLogitBias;
+}
+
 }  // namespace
 
 const AttachedFile* VocabularyFile(const CheckpointManifest& manifest, const std::string& stem) {
@@ -119,7 +123,7 @@ absl::StatusOr<std::vector<int32_t>> IdsOfTokens(const Vocabulary& before, const
 
 std::span<const int32_t> TokenRows::Of(const ModelPlan& plan, int32_t parameter) const {
   const ParameterRecord& record = plan.parameters[parameter];
-  if (record.role != ParameterRole::kEmbedding) return {};
+  if (!HasRowPerToken(record.role)) return {};
   return plan.sublayers[record.sublayer].kind == SublayerKind::kSourceEmbedding ? source : target;
 }
 
@@ -134,7 +138,7 @@ absl::Status CompareBesideRows(const std::vector<CheckpointParameter>& checkpoin
                                const TokenRows* rows) {
   std::vector<CheckpointParameter> expected = DescribeParameters(model);
   for (size_t p = 0; p < expected.size() && p < checkpoint.size(); ++p) {
-    if (rows == nullptr && model.parameters[p].role == ParameterRole::kEmbedding) expected[p].rows = checkpoint[p].rows;
+    if (rows == nullptr && HasRowPerToken(model.parameters[p].role)) expected[p].rows = checkpoint[p].rows;
     if (rows == nullptr) continue;
     const std::span<const int32_t> ids = rows->Of(model, static_cast<int32_t>(p));
     if (!ids.empty()) expected[p].rows = static_cast<int64_t>(ids.size());

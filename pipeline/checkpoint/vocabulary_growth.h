@@ -1,6 +1,6 @@
 // Starts a model from a checkpoint of another vocabulary that has fewer tokens, or the same in another order. Each row
-// of a vocabulary's tables (its embeddings and an untied output projection; there are no output biases) belongs to a
-// token of the model, and starts as follows:
+// of a vocabulary's tables (its embeddings, an untied output projection, the output bias of an encoder alone) belongs
+// to a token of the model, and starts as follows:
 //
 //   a token of the checkpoint   its row there, whatever its id is in the model
 //   another token               a new row: drawn as that of a new model (layers/initialization.h: a function of the

@@ -62,6 +62,7 @@ DecoderChunk::DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, c
       front_end_ = std::make_unique<TokenEmbedding>(plan, plan.source_embedding(), capacity.source_rows,
                                                     Purpose::kInference, layout);
     }
+    buffers_.RequireSaved(front_end_->saved_bytes());
   }
   AddEncoderSegments(plan, capacity);
   if (first <= target && target < last) {
@@ -196,7 +197,9 @@ ConstAnyMatrix DecoderChunk::EncodeSublayers(const SublayerContext& context, con
   const Matrix second = Second(Stack::kEncoder, rows);
   int at = 0;
   ConstAnyMatrix residual = EncodeInput(rows);
-  if (front_end_ != nullptr) front_end_->Forward(context, {.y = EncodeInput(rows)});
+  if (front_end_ != nullptr) {
+    front_end_->Forward(context, {.y = EncodeInput(rows), .saved = buffers_.saved()});
+  }
   for (const auto& [segment, first, end] : encoder_) {
     const int64_t entries = plan_.Combines(Stack::kEncoder) ? plan_.sublayers[first].layer + 1 : 0;
     const AnyMatrix out = entries > 0 ? buffers_.history(entries + 1, rows, stored).Rows(entries * rows, rows)
@@ -236,8 +239,8 @@ ConstAnyMatrix DecoderChunk::StepSublayers(const IncrementalContext& context, in
   int at = 0;
   ConstAnyMatrix x = StepInput(rows);
   if (embedding_target_) {
-    embedding_target_->ForwardAt(context.stream, context.parameters, context.rows.tokens, context.rows.positions,
-                                 context.rows.device_tokens, StepInput(rows));
+    embedding_target_->ForwardAt(context.stream, context.parameters, buffers_.workspace(), context.rows.tokens,
+                                 context.rows.positions, context.rows.device_tokens, StepInput(rows));
   }
   for (const DecoderSublayer& s : decoder_) {
     if (s.combination) {

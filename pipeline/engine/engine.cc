@@ -194,15 +194,16 @@ absl::StatusOr<LossSums> Engine::Evaluate(std::span<const PackedBatch> batches, 
   HADAL_RETURN_IF_ERROR(executor_.Run(program, inputs, result));
   std::vector<double> mine;
   for (const LossSums& sums : executor_.losses()) {
-    mine.insert(mine.end(), {sums.loss, sums.nll, static_cast<double>(sums.tokens)});
+    mine.insert(mine.end(), {sums.loss, sums.nll, static_cast<double>(sums.tokens), static_cast<double>(sums.hits)});
   }
   // The head's ranks come in the order of their replicas, which is that of the batches.
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> all, collectives_.AllGather(mine, "evaluation"));
   LossSums total;
   if (of_batches != nullptr) of_batches->clear();
   for (const std::vector<double>& values : all) {
-    for (size_t i = 0; i < values.size(); i += 3) {
-      const LossSums sums{values[i], values[i + 1], static_cast<int64_t>(values[i + 2])};
+    for (size_t i = 0; i < values.size(); i += 4) {
+      const LossSums sums{values[i], values[i + 1], static_cast<int64_t>(values[i + 2]),
+                          static_cast<int64_t>(values[i + 3])};
       total.Add(sums);
       if (of_batches != nullptr) of_batches->push_back(sums);
     }

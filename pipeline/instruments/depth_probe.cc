@@ -36,11 +36,11 @@ absl::StatusOr<DepthProbe> DepthProbe::Create(const TrainOptions& options, const
   BatchCapacity capacity{.source_rows = std::min<int64_t>(tokens, options.batch.source_tokens),
                          .target_rows = std::min<int64_t>(tokens, options.batch.target_tokens),
                          .sentence_rows = options.model.max_positions};
-  absl::StatusOr<ValidationBatches> made = MakeValidationBatches(corpus, capacity, tokens);
+  absl::StatusOr<ValidationBatches> made = MakeValidationBatches(corpus, capacity, tokens, options.masking);
   if (!made.ok()) {  // all sentences are longer than the probe: one of them, then
     capacity.source_rows = options.batch.source_tokens;
     capacity.target_rows = options.batch.target_tokens;
-    made = MakeValidationBatches(corpus, capacity, 1);
+    made = MakeValidationBatches(corpus, capacity, 1, options.masking);
   }
   HADAL_RETURN_IF_ERROR(made.status());
   probe.batches_.push_back(std::move(made->batches.front()));

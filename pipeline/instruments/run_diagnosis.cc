@@ -92,7 +92,7 @@ double RunDiagnosis::StackSquares(Stack stack) const {
 }
 
 std::string RunDiagnosis::EncoderWithoutGradient() {
-  if (!plan_.options.has_encoder()) return "";
+  if (!plan_.options.translates()) return "";
   const double ratio = std::sqrt(StackSquares(Stack::kEncoder) / StackSquares(Stack::kDecoder));
   const bool low = ratio < kLowEncoderShare;
   const bool high = ratio > kEncoderShare;

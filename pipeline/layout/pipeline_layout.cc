@@ -134,7 +134,10 @@ Share ShareOf(int count, int replicas, int replica) {
 }
 
 ActivationCapacity CapacityOf(const ModelOptions& model, const BatchOptions& batch) {
-  const int32_t source_rows = model.has_encoder() ? batch.source_tokens : 0;
+  // An encoder alone reads the target's text.
+  const int32_t source_rows = !model.has_encoder()   ? 0
+                              : !model.has_decoder() ? batch.target_tokens
+                                                     : batch.source_tokens;
   return {.source_rows = source_rows,
           .target_rows = batch.target_tokens,
           .max_length = std::min(model.max_positions, std::max(source_rows, batch.target_tokens))};
@@ -169,7 +172,7 @@ std::vector<double> SublayerCosts(const ModelPlan& plan, const ActivationCapacit
         costs.push_back(rows * plan.options.feed_forward_products() * d * plan.options.d_ff);
         break;
       case SublayerKind::kOutputHead:
-        costs.push_back(rows * HeadProducts(plan.options));
+        costs.push_back(rows * HeadProducts(plan.options) * (plan.options.has_decoder() ? 1 : kTypicalMaskedShare));
         break;
     }
     costs.back() += rows * d * kCombinedEntryCost * CombinedEntries(plan, static_cast<int32_t>(costs.size()) - 1);

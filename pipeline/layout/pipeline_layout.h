@@ -39,6 +39,8 @@ Share ShareOf(int count, int replicas, int replica);
 ActivationCapacity CapacityOf(const ModelOptions& model, const BatchOptions& batch);
 // The sentence length, in rows, that cost estimates assume.
 inline constexpr double kTypicalSentenceRows = 32;
+// The share of an encoder's rows that enter its head when it stands alone.
+inline constexpr double kTypicalMaskedShare = 0.15;
 
 // The resources of the ranks, as opposed to what the user sets (PipelineOptions). A run detects them
 // (tools/train/train_start.h); `hadal plan` uses the defaults. The same on every rank.

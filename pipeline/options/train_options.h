@@ -13,6 +13,7 @@
 #include "pipeline/schedule/schedule.h"
 #include "runtime/data/bleu_tokenizer.h"
 #include "runtime/data/spec_augment.h"
+#include "runtime/data/token_masks.h"
 #include "runtime/storage.h"
 
 namespace hadal {
@@ -198,7 +199,8 @@ struct TrainOptions {
   int32_t log_every_steps = 1;  // steps between records of the stages' times (one small exchange)
   // By which corpora are sampled (runtime/data/sampling_order.h): of each epoch, and the last of all later; empty: 1.
   std::vector<double> sampling_temperature;
-  SpecAugment spec_augment;   // for speech, in training
+  SpecAugment spec_augment;             // for speech, in training
+  std::optional<TokenMasking> masking;  // for an encoder alone
   double max_left_out = 0.9;  // the largest share of training samples that are too long with which a run starts
 };
 

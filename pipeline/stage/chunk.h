@@ -266,6 +266,7 @@ class Chunk {
   // Layout (chunk_layout.cc). AddStack returns the residual stream after the stack's parts; AddSegments continues `x`.
   TensorRange AddStack(Stack stack, const ActivationCapacity& capacity, ArenaLayout& layout);
   TensorRange AddSegments(int32_t first, int32_t last, TensorRange x, const ActivationCapacity& capacity);
+  void AddHead(const TensorRange& x, const ActivationCapacity& capacity, ArenaLayout& layout);
   TensorRange AddTensor(const TensorType& type);
   // Adds the stack's second stream, if it has one and has sublayers here.
   void AddSecondStream(Stack stack);

@@ -5,6 +5,7 @@
 #include "layers/adaptive_head.h"
 #include "layers/chunk_part.h"
 #include "layers/layer_combination.h"
+#include "layers/masked_head.h"
 #include "layers/second_stream.h"
 #include "layers/speech_front_end.h"
 #include "layers/token_embedding.h"
@@ -21,27 +22,22 @@ Chunk::Chunk(const ModelPlan& plan, const ChunkSpec& spec, const ActivationCapac
   if (spec.last < static_cast<int32_t>(plan.sublayers.size())) output_edges_ = BorderEdges(plan, spec.last);
   inputs_.resize(input_edges_.size());
   const int32_t target = plan.target_embedding();
+  const bool decodes = plan.options.has_decoder();
   const TensorRange encoded = AddStack(Stack::kEncoder, capacity, layout);
-  if (spec.last >= target) encoder_output_ = encoded;
+  if (decodes && spec.last >= target) encoder_output_ = encoded;
   for (size_t i = 0; i < input_edges_.size(); ++i) {
     const bool is_stream = input_edges_[i].kind != EdgeKind::kEncoderOutput && spec.first != target;
     if (is_stream) continue;  // AddStack
     encoder_output_ = inputs_[i] = AddTensor({.rows = Stack::kEncoder, .storage = plan.compute_storage});
   }
-  const TensorRange decoded = AddStack(Stack::kDecoder, capacity, layout);
-  if (spec.last > plan.output_head()) {
-    auto head = plan.options.adaptive() ? std::make_unique<AdaptiveHead>(plan, capacity, spec.purpose, layout)
-                                        : std::make_unique<OutputHead>(plan, capacity, spec.purpose);
-    head_ = head.get();
-    parts_.push_back({.part = std::move(head), .first_sublayer = plan.output_head(), .x = decoded});
-    parts_.back().rereads_x = false;  // its forward makes the gradients
-  }
+  const TensorRange last = decodes ? AddStack(Stack::kDecoder, capacity, layout) : encoded;
+  if (spec.last > plan.output_head()) AddHead(last, capacity, layout);
   for (const Edge& edge : output_edges_) {
     const bool is_encoder_output = edge.kind == EdgeKind::kEncoderOutput || spec.last == target;
     TensorRange range = edge.kind == EdgeKind::kSecondStream ? second_streams_[static_cast<size_t>(edge.rows)]
                         : is_encoder_output                  ? encoder_output_
-                        : spec.last < target                 ? encoded
-                                                             : decoded;
+                        : edge.rows == Stack::kEncoder       ? encoded
+                                                             : last;
     HADAL_CHECK_EQ(range.first + range.entries, edge.entries);
     outputs_.push_back(range);
   }
@@ -59,6 +55,20 @@ Chunk::Chunk(const ModelPlan& plan, const ChunkSpec& spec, const ActivationCapac
   if (spec.graphs) graphs_ = std::make_unique<GraphCache>(MostGraphs(spec.slots, spec.pending_slots, spec.replicas));
 }
 
+void Chunk::AddHead(const TensorRange& x, const ActivationCapacity& capacity, ArenaLayout& layout) {
+  std::unique_ptr<OutputHead> head;
+  if (plan_.options.adaptive()) {
+    head = std::make_unique<AdaptiveHead>(plan_, capacity, spec_.purpose, layout);
+  } else if (!plan_.options.has_decoder()) {
+    head = std::make_unique<MaskedHead>(plan_, capacity, spec_.purpose, layout);
+  } else {
+    head = std::make_unique<OutputHead>(plan_, capacity, spec_.purpose);
+  }
+  head_ = head.get();
+  parts_.push_back({.part = std::move(head), .first_sublayer = plan_.output_head(), .x = x});
+  parts_.back().rereads_x = false;  // its forward makes the gradients
+}
+
 Chunk::TensorRange Chunk::AddTensor(const TensorType& type) {
   tensors_.push_back({.type = type});
   return {.tensor = static_cast<int32_t>(tensors_.size()) - 1};
@@ -67,11 +77,12 @@ Chunk::TensorRange Chunk::AddTensor(const TensorType& type) {
 Chunk::TensorRange Chunk::AddStack(Stack stack, const ActivationCapacity& capacity, ArenaLayout& layout) {
   const bool encodes = stack == Stack::kEncoder;
   const int32_t embedding = encodes ? plan_.source_embedding() : plan_.target_embedding();
-  const int32_t end = encodes ? plan_.target_embedding() : plan_.output_head();
+  const int32_t end = encodes ? plan_.encoder_end() : plan_.output_head();
   const int32_t first = std::max(spec_.first, embedding + 1), last = std::min(spec_.last, end);
   const bool embeds = embedding >= spec_.first && embedding < spec_.last;
-  // The head, too, reads the decoder's residual stream.
-  const bool continues = spec_.first > std::max(embedding, 0) && (encodes ? spec_.first < end : spec_.first <= end);
+  // The head, too, reads the last stack's residual stream.
+  const bool heads = end == plan_.output_head();
+  const bool continues = spec_.first > std::max(embedding, 0) && (heads ? spec_.first <= end : spec_.first < end);
   if (!embeds && !continues) return {};
   TensorType type{.rows = stack, .storage = embeds ? plan_.residual_storage(stack) : input_edges_[0].values};
   const bool combines = plan_.Combines(stack) && (embeds || first < last);
@@ -247,15 +258,17 @@ SharedActivations::SharedActivations(const ModelPlan& plan, const ActivationCapa
   Storage widest = plan.compute_storage;
   int64_t most_rows = 0;
   for (const Stack stack : {Stack::kEncoder, Stack::kDecoder}) {
+    if (stack == Stack::kDecoder && !plan.options.has_decoder()) break;  // its rows are the masked ones
     const Storage storage = plan.residual_storage(stack);
     gradients_[static_cast<size_t>(stack)] = place(stack, storage, plan.Residuals(stack));
     most_rows = std::max(most_rows, plan.Residuals(stack) * capacity.rows(stack));
     if (plan.HasSecondStream(stack)) second_gradients_[static_cast<size_t>(stack)] = place(stack, Storage::kFloat32);
     if (BytesOf(storage) > BytesOf(widest)) widest = storage;
   }
-  encoder_output_gradient_ = plan.residual_storage(Stack::kEncoder) == Storage::kFloat32
-                                 ? gradient(Stack::kEncoder)
-                                 : place(Stack::kEncoder, Storage::kFloat32);
+  if (plan.options.has_decoder())
+    encoder_output_gradient_ = plan.residual_storage(Stack::kEncoder) == Storage::kFloat32
+                                   ? gradient(Stack::kEncoder)
+                                   : place(Stack::kEncoder, Storage::kFloat32);
   discard_slice_ = layout.ReserveBytes("workspace", most_rows * width_ * BytesOf(widest));
 }
 

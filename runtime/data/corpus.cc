@@ -152,6 +152,7 @@ CorpusWriter::CorpusWriter(CorpusWriterOptions options)
   manifest_.source_vocabulary = options_.source_vocabulary;
   manifest_.target_vocabulary = options_.target_vocabulary;
   manifest_.corpora = options_.corpora;
+  manifest_.mask_token = options_.mask_token;
   manifest_.tags = options_.inputs.tags;
   manifest_.frame_width = options_.inputs.frame_width;
   manifest_.sample_rate = options_.inputs.sample_rate;

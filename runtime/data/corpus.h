@@ -118,6 +118,7 @@ struct CorpusWriterOptions {
   std::string prefix;                     // the files are PREFIX.json, PREFIX.00000.shard, …
   VocabularyReference source_vocabulary;  // a file beside the manifest; empty for monolingual text and speech
   VocabularyReference target_vocabulary;
+  int32_t mask_token = -1;                   // of the target vocabulary; −1: none
   std::vector<std::string> corpora;          // [corpus id] names
   TextForm form = {};                        // stored in the manifest; of every sample
   InputKind inputs = {};                     // stored in the manifest; its frame_width is that of every sample

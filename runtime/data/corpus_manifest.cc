@@ -120,6 +120,9 @@ absl::StatusOr<CorpusManifest> ReadManifest(const Json& json) {
   manifest.shards = ReadShards(fields.List("shards"), status);
   manifest.corpora = ReadCorpora(fields);
   manifest.statistics = ReadStatistics(fields.Object("statistics"));
+  if (fields.Has("mask_token")) {
+    fields.Read("mask_token", manifest.mask_token, 0, int64_t{manifest.target_vocabulary.size} - 1);
+  }
   bool target_tags = false;  // all that older corpora have
   if (fields.Has("target_tags")) fields.Read("target_tags", target_tags);
   if (target_tags) manifest.tags = "m2m100";
@@ -176,6 +179,7 @@ std::string ManifestToJson(const CorpusManifest& manifest) {
   json["shards"] = shards;
   json["corpora"] = manifest.corpora;
   json["statistics"] = ToJson(manifest.statistics);
+  if (manifest.mask_token >= 0) json["mask_token"] = manifest.mask_token;
   if (manifest.target_tags()) json["target_tags"] = true;
   if (!manifest.tags.empty()) json["tags"] = manifest.tags;
   if (manifest.frame_width > 0) json["frame_width"] = manifest.frame_width;

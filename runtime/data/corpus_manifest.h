@@ -48,6 +48,7 @@ struct CorpusManifest {
   std::vector<ShardReference> shards;
   std::vector<std::string> corpora;  // [corpus id] names of the corpora that the samples are from
   CorpusStatistics statistics;
+  int32_t mask_token = -1;  // id of the vocabulary's "<mask>"; −1: it has none
   // Fields of InputKind (input_kind.h).
   std::string tags;
   int32_t frame_width = 0;

@@ -101,4 +101,14 @@ absl::StatusOr<Vocabulary> AddLanguageTags(const Vocabulary& vocabulary, const s
   return Vocabulary::Parse(std::move(contents), "the vocabulary with language tags");
 }
 
+absl::StatusOr<Vocabulary> AddMaskToken(const Vocabulary& vocabulary) {
+  if (vocabulary.Id(kMaskToken) != kUnknownToken) return vocabulary;
+  const std::string token(kMaskToken);
+  const bool pieces = vocabulary.kind() == VocabularyKind::kSentencePiece;
+  std::string contents = vocabulary.contents();
+  if (!pieces && !contents.empty() && contents.back() != '\n') contents += '\n';
+  contents += pieces ? ControlPiece(token) : token + " 1\n";
+  return Vocabulary::Parse(std::move(contents), "the vocabulary with <mask>");
+}
+
 }  // namespace hadal

@@ -8,6 +8,7 @@
 //
 // A tag is one id, after the vocabulary's other ids. In a SentencePiece model it is a control piece at the end of the
 // file: text never becomes a tag, decoded text never has one, and every SentencePiece program reads the file.
+// The mask token of masked-language modelling is added in the same way.
 // Thread safety: pure functions.
 #pragma once
 
@@ -54,5 +55,10 @@ std::string DecoderTag(LanguageTags tags, const Direction& direction);
 // piece of text.
 absl::StatusOr<Vocabulary> AddLanguageTags(const Vocabulary& vocabulary, const std::vector<std::string>& languages,
                                            int32_t reserved = 0);
+
+inline constexpr std::string_view kMaskToken = "<mask>";
+// Returns `vocabulary` with the mask token as its last id, as fairseq, unless it has one: a control piece of a
+// SentencePiece model, a line of a dictionary.
+absl::StatusOr<Vocabulary> AddMaskToken(const Vocabulary& vocabulary);
 
 }  // namespace hadal

@@ -336,8 +336,9 @@ absl::Status SamplingOrder::Next(int64_t step, StepBatches& out) {
     while (next_batch_ == batch_rows_.size()) EnterNextEpoch();
     HADAL_RETURN_IF_ERROR(Copy(next_batch_, batch));
     Augment(step, batch);
-    out.source_tokens += batch_rows_[next_batch_].source;
-    out.target_tokens += batch_rows_[next_batch_].target;
+    if (options_.masking) MaskTokens(*options_.masking, options_.seed, static_cast<uint32_t>(place_.epoch), batch);
+    out.source_tokens += batch.source_rows();
+    out.target_tokens += batch.target_rows();
     ++next_batch_;
   }
   place_.read = batch_begin_[next_batch_];
@@ -394,7 +395,8 @@ absl::StatusOr<ValidationSamples> ChooseValidationSamples(const Corpus& corpus, 
 }
 
 absl::StatusOr<ValidationBatches> MakeValidationBatches(const Corpus& corpus, const BatchCapacity& capacity,
-                                                        int64_t max_sentences) {
+                                                        int64_t max_sentences,
+                                                        const std::optional<TokenMasking>& masking) {
   HADAL_ASSIGN_OR_RETURN(const ValidationSamples chosen, ChooseValidationSamples(corpus, capacity, max_sentences));
   ValidationBatches out{.too_long = chosen.too_long};
   BatchRows used;
@@ -411,10 +413,11 @@ absl::StatusOr<ValidationBatches> MakeValidationBatches(const Corpus& corpus, co
     }
     used += rows;
     AppendSentence(sample, i, out.batches.back());
-    out.target_tokens += rows.target;
   }
-  for (const PackedBatch& batch : out.batches) {
+  for (PackedBatch& batch : out.batches) {
     if (!AreIdsOf(corpus.manifest(), batch.source, batch.target)) return CorpusChanged(corpus, batch.samples.front());
+    if (masking) MaskTokens(*masking, /*seed=*/0, /*epoch=*/0, batch);
+    out.target_tokens += batch.target_rows();
   }
   HADAL_RETURN_IF_ERROR(corpus.CheckUnchanged());  // after the copy: what was copied came from the verified files
   return out;

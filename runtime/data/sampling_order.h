@@ -28,6 +28,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -36,6 +37,7 @@
 #include "runtime/data/corpus.h"
 #include "runtime/data/packed_batch.h"
 #include "runtime/data/spec_augment.h"
+#include "runtime/data/token_masks.h"
 
 namespace hadal {
 
@@ -66,16 +68,17 @@ struct DataPlace {
 
 struct SamplingOptions {
   uint64_t seed = 1;
-  BatchCapacity capacity;              // of one micro-batch
-  int32_t micro_batches_per_step = 1;  // M
-  std::vector<double> temperatures;    // T of epoch 0, 1, …; the last one also for all later epochs; empty: 1
-  SpecAugment spec_augment;            // for speech: masks in every sentence's frames
+  BatchCapacity capacity;               // of one micro-batch
+  int32_t micro_batches_per_step = 1;   // M
+  std::vector<double> temperatures;     // T of epoch 0, 1, …; the last one also for all later epochs; empty: 1
+  SpecAugment spec_augment;             // for speech: masks in every sentence's frames
+  std::optional<TokenMasking> masking;  // for an encoder alone: batches have masked tokens
 };
 
 struct StepBatches {
   std::vector<PackedBatch> micro_batches;  // [M], micro_batch = 0 … M - 1
   int64_t source_tokens = 0;               // rows of the step, including </s>
-  int64_t target_tokens = 0;               // rows of the step, including </s>; the loss is scaled by this number
+  int64_t target_tokens = 0;               // target rows of the step; the loss is scaled by this number
   double epochs_done = 0;                  // after the step: whole epochs + fraction of the current one's samples
 };
 
@@ -163,14 +166,15 @@ absl::StatusOr<ValidationSamples> ChooseValidationSamples(const Corpus& corpus, 
 struct ValidationBatches {
   std::vector<PackedBatch> batches;  // micro_batch counts from 0
   std::vector<int32_t> corpus_ids;   // [batches] index of the manifest's corpora
-  int64_t target_tokens = 0;         // rows, including </s>
+  int64_t target_tokens = 0;         // target rows
   int64_t too_long = 0;              // as in ValidationSamples
 };
 
-// Packs the samples of ChooseValidationSamples in order; a batch has samples of one of the manifest's corpora. Errors:
-// as ChooseValidationSamples; DataLoss also if a file is changed meanwhile.
+// Packs the samples of ChooseValidationSamples in order; a batch has samples of one of the manifest's corpora.
+// `masking`: for an encoder alone. Errors: as ChooseValidationSamples; DataLoss also if a file is changed meanwhile.
 absl::StatusOr<ValidationBatches> MakeValidationBatches(const Corpus& corpus, const BatchCapacity& capacity,
-                                                        int64_t max_sentences);
+                                                        int64_t max_sentences,
+                                                        const std::optional<TokenMasking>& masking = {});
 
 // Whether tokens that were copied from a corpus are ids of its vocabularies; </s> may be among them.
 bool AreIdsOf(const CorpusManifest& manifest, std::span<const int32_t> source, std::span<const int32_t> target);

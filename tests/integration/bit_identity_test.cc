@@ -5,7 +5,9 @@
 
 #include "gtest/gtest.h"
 #include "layers/model_plan.h"
+#include "runtime/data/packed_batch.h"
 #include "tests/integration/pipeline_run.h"
+#include "tests/support/corpus_of.h"
 #include "tests/support/each_instruction_set.h"
 
 namespace hadal::testing {
@@ -132,6 +134,34 @@ TEST(BitIdentityTest, WhereThreadsBiteAtWidth512) {
 
 TEST_P(BitIdentityTest, NightlyEveryLayoutOfALanguageModel) {
   ExpectSameBits(LanguageModelSpec(GetParam(), 32), SomeLayouts());
+}
+
+RunSpec EncoderSpec(ResidualMethod method) {
+  RunSpec spec = BaseSpec(method, 32);
+  spec.model = SmallModel(method, {.encoder_layers = 8, .decoder_layers = 0, .d_model = 32, .vocabulary = kVocabulary});
+  spec.model.block = kBertBlock;
+  spec.steps = 2;
+  return spec;
+}
+
+// Masked tokens, gathered in front of the head; a norm behind the embedding.
+TEST(BitIdentityTest, EncodersAlone) {
+  for (const ResidualMethod method : {ResidualMethod::kPreLn, ResidualMethod::kDeepNorm, ResidualMethod::kDlclPost,
+                                      ResidualMethod::kResidualDual, ResidualMethod::kMhc}) {
+    ExpectSameBits(EncoderSpec(method), SomeLayouts());
+  }
+}
+
+// Micro-batches of a few tokens, some of which are masked in none; then no token can be.
+TEST(BitIdentityTest, MicroBatchesWithoutAMaskedToken) {
+  RunSpec spec = EncoderSpec(ResidualMethod::kPreLn);
+  spec.batch.target_tokens = 8;
+  ExpectSameBits(spec, SomeLayouts());
+  const Corpus unknown = CorpusOf(std::vector<Sample>(20, {.target = {kUnknownToken, kUnknownToken}}), 0, kVocabulary);
+  spec.optimizer = {};
+  const RunOutcome outcome = Train(spec, unknown);
+  EXPECT_EQ(outcome.loss, std::vector<double>(2, 0.0));
+  EXPECT_EQ(outcome.gradient_norm, std::vector<double>(2, 0.0));
 }
 
 // Blocks: RMSNorm, gates, activations, no biases or fewer, positions, heads.

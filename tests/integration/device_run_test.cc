@@ -242,6 +242,27 @@ TEST(DeviceRunTest, LanguageModelsTrainToo) {
   ExpectAlike(Train(OnDevice(spec), corpus).loss, Train(spec, corpus).loss, "loss");
 }
 
+// Rows are gathered and their gradients scattered; a micro-batch without a masked token has none.
+TEST(DeviceRunTest, EncodersAloneTrainToo) {
+  for (const ResidualMethod method : {ResidualMethod::kPreLn, ResidualMethod::kDeepNorm, ResidualMethod::kMhc}) {
+    RunSpec spec = SmallRun(method);
+    spec.model.decoder_layers = spec.model.source_vocabulary = 0;
+    ApplyResidualMethod(method, spec.model);
+    spec.model.block = kBertBlock;
+    spec.validate_every_step = true;
+    const Corpus corpus = RandomCorpusFor(spec.model, 60, 9, 5);
+    const RunOutcome cpu = Train(spec, corpus), device = Train(OnDevice(spec), corpus);
+    ExpectAlike(device.loss, cpu.loss, "loss");
+    ExpectAlike(device.gradient_norm, cpu.gradient_norm, "gradient norm");
+    ExpectAlike(device.validation_loss, cpu.validation_loss, "validation loss");
+    RunSpec other = OnDevice(spec);
+    other.ranks = 2;
+    other.pipeline.recompute_every = 3;
+    other.poison = true;
+    EXPECT_EQ(FirstDifference(device, Train(other, corpus)), "");
+  }
+}
+
 // Frames reach the device as SpecAugment leaves them, one by one and in graphs, in training, validation and
 // translation.
 TEST(DeviceRunTest, SpeechTrainsAsOnTheCpu) {

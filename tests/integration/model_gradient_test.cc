@@ -59,6 +59,11 @@ TEST_P(ModelGradientTest, IsTheSlopeOfTheLossOfALanguageModel) {
   ExpectGradientsOfTheLoss(TwoLayers(GetParam(), /*encoder_layers=*/0));
 }
 
+TEST_P(ModelGradientTest, IsTheSlopeOfTheLossOfAnEncoderAlone) {
+  ExpectGradientsOfTheLoss(
+      SmallModel(GetParam(), {.encoder_layers = 2, .decoder_layers = 0, .d_model = kWidth, .vocabulary = kVocabulary}));
+}
+
 INSTANTIATE_TEST_SUITE_P(Methods, ModelGradientTest, ::testing::ValuesIn(AllResidualMethods()),
                          [](const auto& info) { return ResidualMethodName(info.param); });
 

@@ -17,9 +17,11 @@ constexpr uint64_t kSeed = 11;
 
 StepBatches BatchesFor(const ModelOptions& options) {
   const Corpus corpus = RandomCorpusFor(options, 40, kLongest, 3);
-  SamplingOrder order =
-      SamplingOrder::Create(corpus, {.seed = 1, .capacity = {kRows, kRows}, .micro_batches_per_step = kMicroBatches})
-          .value();
+  SamplingOrder order = SamplingOrder::Create(corpus, {.seed = 1,
+                                                       .capacity = {kRows, kRows},
+                                                       .micro_batches_per_step = kMicroBatches,
+                                                       .masking = MaskingFor(options)})
+                            .value();
   return NextStep(order);
 }
 

@@ -126,7 +126,8 @@ class RunningRank {
         SamplingOrder::Create(shared_.corpus, {.seed = spec_.seed,
                                                .capacity = {spec_.batch.source_tokens, spec_.batch.target_tokens},
                                                .micro_batches_per_step = spec_.batch.micro_batches,
-                                               .spec_augment = spec_.spec_augment}));
+                                               .spec_augment = spec_.spec_augment,
+                                               .masking = MaskingFor(spec_.model)}));
     const StepBatches first = NextStep(order);
     HADAL_RETURN_IF_ERROR(order.Continue(DataPlace()));
     HADAL_RETURN_IF_ERROR(engine_->ProfileResidualStream(first.micro_batches[0], {.seed = spec_.seed}).status());
@@ -174,7 +175,8 @@ class RunningRank {
                                .run_directory = spec_.depth_directory,
                                .model = spec_.model,
                                .batch = spec_.batch,
-                               .depth = {.dense_steps = spec_.steps, .probe_tokens = 64}};
+                               .depth = {.dense_steps = spec_.steps, .probe_tokens = 64},
+                               .masking = MaskingFor(spec_.model)};
     HADAL_ASSIGN_OR_RETURN(recorder_, DepthRecorder::Create(options, shared_.plan, pipeline_, shared_.corpus, *engine_,
                                                             communicator_, kTimeout));
     HADAL_ASSIGN_OR_RETURN(const std::string unrecorded, recorder_->Begin(0));

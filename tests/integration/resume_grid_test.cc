@@ -267,6 +267,17 @@ TEST_F(ResumeGridTest, LanguageModelsToo) {
   }
 }
 
+// The masks count epochs and samples: a resumed run has those of the unbroken one.
+TEST_F(ResumeGridTest, EncodersAloneToo) {
+  options_.model = SmallModel(ResidualMethod::kPreLn, {.decoder_layers = 0, .d_model = 16, .vocabulary = kVocabulary});
+  options_.masking = MaskingFor(options_.model);
+  corpus_ = RandomCorpusFor(options_.model, 50, 16, 5);  // several epochs
+  const std::vector<double> unbroken = Train(options_, {1, 1}, kStepsBefore + kStepsAfter, "");
+  Train(Saving(), {3, 1}, kStepsBefore, "");
+  const std::vector<double> resumed = Train(options_, {2, 1}, kStepsBefore + kStepsAfter, saved_);
+  EXPECT_EQ(resumed, std::vector<double>(unbroken.begin() + kStepsBefore, unbroken.end()));
+}
+
 // A large model's new weights take long to draw and send: a run that loads its weights does without.
 TEST_F(ResumeGridTest, OnlyARunWithoutWeightsDrawsNewOnes) {
   const Grid grid{2, 1};

@@ -17,6 +17,7 @@ void ExpectSameBits(const Outcome& a, const Outcome& b) {
   EXPECT_TRUE(SameBits(a.logits, b.logits));
   EXPECT_TRUE(SameBits(a.loss, b.loss));
   EXPECT_TRUE(SameBits(a.nll, b.nll));
+  EXPECT_EQ(a.hits, b.hits);
 }
 
 // Around vector lengths; around what a device's block takes at once, 2,048 columns or, from 8,192 on, 8,192.
@@ -52,6 +53,17 @@ TEST_P(CrossEntropyConformance, MatchesTheReferenceEveryWay) {
       }
     }
   }
+}
+
+// The first row's target is the largest, the second's equals the largest, the third's is none.
+TEST_P(CrossEntropyConformance, HitsAreTheLargestLogits) {
+  constexpr int64_t kVocabulary = 2049;
+  Problem problem = MakeProblem(3, kVocabulary, 1.0f, 0, 0);
+  for (int64_t row = 0; row < 3; ++row) {
+    problem.logits[row * kVocabulary + (row == 0 ? problem.targets[0] : 1700)] = 9;
+    if (row == 1) problem.logits[row * kVocabulary + problem.targets[1]] = 9;
+  }
+  EXPECT_EQ(Run(problem).hits, (std::vector<float>{1, 1, 0}));
 }
 
 TEST_P(CrossEntropyConformance, NeighboursChangeNoBit) {

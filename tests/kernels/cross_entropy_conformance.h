@@ -24,7 +24,7 @@ struct CrossEntropyProblem {
 };
 
 struct CrossEntropyOutcome {
-  std::vector<float> logits, loss, nll;
+  std::vector<float> logits, loss, nll, hits;
 };
 
 struct CrossEntropyBackend {

@@ -21,14 +21,16 @@ CrossEntropyOutcome RunCrossEntropy(const CrossEntropyProblem& problem, int vari
   const auto& [threads, offset, padding] = kVariations[variation];
   const int64_t rows = problem.rows();
   StridedMatrix logits(problem.logits, rows, problem.vocabulary(), offset, padding);
-  CrossEntropyOutcome outcome = {{}, std::vector<float>(rows, NAN), std::vector<float>(rows, NAN)};
+  const std::vector<float> unset(rows, NAN);
+  CrossEntropyOutcome outcome = {{}, unset, unset, unset};
   CrossEntropy(Stream::Cpu(threads), {.logits = logits.view(),
                                       .targets = {problem.targets.data(), rows},
                                       .label_smoothing = problem.label_smoothing,
                                       .z_loss = problem.z_loss,
                                       .gradient_scale = problem.gradient_scale,
                                       .loss = {outcome.loss.data(), rows},
-                                      .nll = {outcome.nll.data(), rows}});
+                                      .nll = {outcome.nll.data(), rows},
+                                      .hits = {outcome.hits.data(), rows}});
   EXPECT_TRUE(logits.guards_intact());
   outcome.logits = logits.dense();
   return outcome;

@@ -25,15 +25,15 @@ CrossEntropyOutcome RunCrossEntropy(const CrossEntropyProblem& problem, int vari
   DeviceMatrixOf<T> logits(device, problem.logits, rows, vocabulary, place);
   DeviceVectorOf<int32_t> targets(device, problem.targets);
   DeviceVectorOf<float> scale(device, std::vector<float>{problem.gradient_scale}), loss(device, rows),
-      nll(device, rows);
+      nll(device, rows), hits(device, rows);
   CrossEntropyArgs args = {
       .logits = logits.view(), .label_smoothing = problem.label_smoothing, .z_loss = problem.z_loss};
   args.device_targets = targets.data();
   if (problem.gradient_scale != 0) args.device_gradient_scale = scale.data();
-  args.loss = loss.view(), args.nll = nll.view();
+  args.loss = loss.view(), args.nll = nll.view(), args.hits = hits.view();
   cuda::CrossEntropy(device.stream(), args);
   EXPECT_TRUE(logits.guards_intact());
-  return {logits.dense(), loss.Read(), nll.Read()};
+  return {logits.dense(), loss.Read(), nll.Read(), hits.Read()};
 }
 
 const CrossEntropyBackend kBackends[] = {
@@ -53,6 +53,7 @@ TEST(CudaCrossEntropyTest, PaddingRowsAreExactZeros) {
     const CrossEntropyOutcome outcome = backend.run({z, {4, -1, 5}, 0.1f}, 0);
     EXPECT_EQ(outcome.loss[1], 0.0f);
     EXPECT_EQ(outcome.nll[1], 0.0f);
+    EXPECT_EQ(outcome.hits[1], 0.0f);
     for (int64_t v = 77; v < 154; ++v) EXPECT_EQ(outcome.logits[v], 0.0f);
     EXPECT_TRUE(std::isfinite(outcome.loss[0]) && std::isfinite(outcome.loss[2]));
   }

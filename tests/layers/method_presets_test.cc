@@ -146,6 +146,27 @@ TEST(ResidualMethodTest, ConstantsWithoutAnEncoder) {
   }
 }
 
+// (2N)^1/4 and (8N)^-1/4: DeepNet's figure 2.
+TEST(ResidualMethodTest, ConstantsWithoutADecoder) {
+  for (const auto& [layers, alpha, beta] : {std::tuple(6, 1.8612, 0.3799), {1000, 6.6874, 0.1057}}) {
+    ModelOptions deepnorm = WithDepth(ResidualMethod::kDeepNorm, layers, 0);
+    ApplyTorchscaleBeta(deepnorm);
+    EXPECT_NEAR(deepnorm.encoder.residual_gain, alpha, 1e-4);
+    EXPECT_NEAR(deepnorm.encoder.value_gain, beta, 1e-4);
+    EXPECT_EQ(WithDepth(ResidualMethod::kBranchNorm, layers, 0).encoder.residual_gain, 1);
+    EXPECT_NEAR(WithDepth(ResidualMethod::kBranchNorm, layers, 0).encoder.ffn_gain, beta, 1e-4);
+  }
+  EXPECT_DOUBLE_EQ(WithDepth(ResidualMethod::kSubLn, 24, 0).encoder.value_gain, std::sqrt(std::log(48)));
+  EXPECT_DOUBLE_EQ(WithDepth(ResidualMethod::kRFixup, 6, 0).encoder.ffn_gain, 1 / std::sqrt(12));
+  for (const ResidualMethod method : AllResidualMethods()) {
+    const ModelOptions options = WithDepth(method, 6, 0);
+    EXPECT_EQ(options.decoder.residual_gain, 1) << ResidualMethodName(method);
+    EXPECT_EQ(options.decoder.ffn_gain, 1) << ResidualMethodName(method) << ": constants of no layers";
+    EXPECT_EQ(options.encoder.norm, WithDepth(method, 6, 6).encoder.norm);
+    EXPECT_TRUE(std::isfinite(options.encoder.ffn_gain));
+  }
+}
+
 TEST(ResidualMethodTest, BranchNormHasDeepNormsWeightsAndNoResidualGain) {
   const ModelOptions deepnorm = WithDepth(ResidualMethod::kDeepNorm, 100, 100);
   const ModelOptions branchnorm = WithDepth(ResidualMethod::kBranchNorm, 100, 100);

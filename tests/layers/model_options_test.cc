@@ -169,6 +169,16 @@ TEST(ValidateModelOptionsTest, SourceAndEncoderBelongTogether) {
   ExpectMessages(kGood, {{"the corpus is plain text", [](O& o) { o.source_vocabulary = 0; }}});
 }
 
+TEST(ValidateModelOptionsTest, AnEncoderAloneReadsPlainText) {
+  ExpectMessages({.decoder_layers = 0, .target_vocabulary = 100},
+                 {{"there is no layer", [](O& o) { o.encoder_layers = 0; }},
+                  {"prepare --monolingual --mask-token", [](O& o) { o.source_vocabulary = 100; }},
+                  {"speech, which has no tokens", [](O& o) { o.frame_width = 80; }},
+                  {"not allowed with adaptive_cutoffs", [](O& o) { o.adaptive_cutoffs = {.ids = {20}, .count = 1}; }},
+                  {"base_width = 64 is not allowed with an encoder alone", [](O& o) { o.base_width = 64; }},
+                  {"initial_deviation = -1, allowed", [](O& o) { o.block.initial_deviation = -1; }}});
+}
+
 TEST(ValidateModelOptionsTest, SpeechHasAnEncoderAndNoSourceVocabulary) {
   ExpectMessages({.target_vocabulary = 100, .frame_width = 80},
                  {{"encoder_layers = 0 is a language model", [](O& o) { o.encoder_layers = 0; }},
@@ -181,6 +191,7 @@ TEST(ValidateModelOptionsTest, SpeechHasAnEncoderAndNoSourceVocabulary) {
 TEST(ModelOptionsTest, DepthInWords) {
   EXPECT_EQ(DepthName({.encoder_layers = 3, .decoder_layers = 5}), "3L-5L");
   EXPECT_EQ(DepthName({.encoder_layers = 0, .decoder_layers = 5}), "5L decoder-only");
+  EXPECT_EQ(DepthName({.encoder_layers = 3, .decoder_layers = 0}), "3L encoder-only");
   EXPECT_EQ((ModelOptions{.encoder_layers = 3, .decoder_layers = 5}.decoder_sublayers()), 15);
   EXPECT_EQ((ModelOptions{.encoder_layers = 0, .decoder_layers = 5}.decoder_sublayers()), 10);
 }

@@ -97,6 +97,63 @@ TEST(ModelPlanTest, WithoutAnEncoderThereIsNeitherSourceNorCrossAttention) {
   EXPECT_EQ(plan.ParameterName(plan.sublayers[plan.output_head()].table), "decoder.output_projection.weight");
 }
 
+// The head has a product, a norm and a bias beside the table.
+TEST(ModelPlanTest, WithoutADecoderTheHeadIsOfTheEncoder) {
+  ModelOptions options = Options(12, 0, 512, 2048, 10);
+  options.source_vocabulary = 0;
+  ASSERT_TRUE(ValidateModelOptions(options).ok());
+  const ModelPlan plan = ModelPlan::Make(options);
+  EXPECT_EQ(plan.ParameterElements(), 12 * 3152384 + 10 * 512 + 512 * 512 + 3 * 512 + 10);
+  EXPECT_EQ(plan.sublayers.size(), 2 * 12 + 2u);
+  EXPECT_EQ(plan.target_embedding(), -1);
+  EXPECT_EQ(plan.encoder_end(), plan.output_head());
+  EXPECT_TRUE(plan.begins_stack(1));
+  EXPECT_FALSE(plan.begins_stack(0));
+  EXPECT_TRUE(plan.ends_stack(plan.output_head()));
+  EXPECT_EQ(plan.sublayers[plan.output_head()].stack, Stack::kEncoder);
+  EXPECT_EQ(plan.Uses(0), (std::vector<int32_t>{0, plan.output_head()}));
+  std::vector<std::string> head;
+  for (int32_t p = plan.sublayers[plan.output_head()].first_parameter; p < std::ssize(plan.parameters); ++p) {
+    head.push_back(plan.ParameterName(p));
+  }
+  EXPECT_EQ(head, (std::vector<std::string>{"encoder.lm_head.dense.weight", "encoder.lm_head.dense.bias",
+                                            "encoder.lm_head.layer_norm.weight", "encoder.lm_head.layer_norm.bias",
+                                            "encoder.lm_head.bias"}));
+  options.sharing = EmbeddingSharing::kNone;
+  const ModelPlan untied = ModelPlan::Make(options);
+  EXPECT_EQ(untied.ParameterName(untied.sublayers[untied.output_head()].table), "encoder.lm_head.weight");
+}
+
+// BERT's: every matrix and table; DeepNorm's beta and GPT-2's factor multiply it.
+TEST(ModelPlanTest, InitialDeviationTakesThePlaceOfXaviers) {
+  ModelOptions options = Options(6, 0, 64, 128, 10);
+  options.source_vocabulary = 0;
+  options.block = {.positions = Positions::kLearned, .embedding_norm = true, .initial_deviation = 0.02};
+  const auto deviation = [&](const std::string& name) {
+    const ModelPlan plan = ModelPlan::Make(options);
+    for (int32_t p = 0; p < std::ssize(plan.parameters); ++p) {
+      if (plan.ParameterName(p) != name) continue;
+      EXPECT_EQ(plan.parameters[p].init, InitKind::kNormal);
+      return plan.parameters[p].init_scale;
+    }
+    return -1.0f;
+  };
+  const std::string layer = "encoder.layers.3.";
+  for (const ResidualMethod method : {ResidualMethod::kPostLn, ResidualMethod::kDeepNorm}) {
+    ApplyResidualMethod(method, options);
+    const auto beta = static_cast<float>(method == ResidualMethod::kPostLn ? 1 : options.encoder.ffn_gain);
+    for (const char* plain : {"encoder.embed_tokens.weight", "encoder.embed_positions.weight",
+                              "encoder.lm_head.dense.weight", "encoder.layers.3.self_attn.q_proj.weight"}) {
+      EXPECT_FLOAT_EQ(deviation(plain), 0.02f) << plain;
+    }
+    options.block.initial_depth_factor = true;
+    EXPECT_FLOAT_EQ(deviation(layer + "self_attn.v_proj.weight"), 0.02f * beta);
+    EXPECT_FLOAT_EQ(deviation(layer + "fc1.weight"), 0.02f * beta);
+    EXPECT_FLOAT_EQ(deviation(layer + "self_attn.out_proj.weight"), 0.02f * beta / std::sqrt(12.0f));
+    EXPECT_FLOAT_EQ(deviation(layer + "fc2.weight"), 0.02f * beta / std::sqrt(12.0f));
+  }
+}
+
 // Of a 2L-3L model; each name once.
 std::set<std::string> NamesOf(ResidualMethod method) {
   ModelOptions options = Options(2, 3, 8, 16, 100);

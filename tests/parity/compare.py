@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from hadal_torch.model import Model
+from hadal_torch.model import PAD, Model
 from hadal_torch.tensors import read_safetensors
 from methods import METHODS, SourceWidth
 
@@ -57,7 +57,7 @@ def read_case(directory):
         case = json.load(file)
     weights = read_safetensors(f"{directory}/weights.safetensors")
     gradients = read_safetensors(f"{directory}/gradients.safetensors")
-    tokens = sum(len(target) for _, target in case["sentences"])
+    tokens = sum(token != PAD for _, target in case["sentences"] for token in target)
     assert case["tokens"] == tokens == len(case["row_nll"]), "the batch's target tokens"
     nll = np.array(case["row_nll"])
     hadal = Outcome(case["loss_sum"] / tokens, nll, {n: g.astype(np.float64) for n, g in gradients.items()})

@@ -38,10 +38,12 @@ def pre_ln(settings):
 
 
 def deepnorm(settings):
-    """DeepNet (arXiv 2203.00555), figure 2: encoder 0.81 (N^4 M)^(1/16), decoder (3M)^(1/4); decoder-only (2M)^(1/4)."""
+    """DeepNet (arXiv 2203.00555), figure 2: encoder 0.81 (N^4 M)^(1/16), decoder (3M)^(1/4); either alone (2M)^(1/4)."""
     n, m = settings["model"]["encoder_layers"], settings["model"]["decoder_layers"]
     if n == 0:
         return None, Residual(residual_gain=(2 * m) ** 0.25)
+    if m == 0:
+        return Residual(residual_gain=(2 * n) ** 0.25), None
     return Residual(residual_gain=0.81 * (n**4 * m) ** (1 / 16)), Residual(residual_gain=(3 * m) ** 0.25)
 
 

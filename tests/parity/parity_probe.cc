@@ -10,6 +10,7 @@
 
 #include "layers/method_presets.h"
 #include "layers/parameter_store.h"
+#include "layers/residual_profile.h"
 #include "nlohmann/json.hpp"
 #include "pipeline/checkpoint/exported_tensors.h"
 #include "pipeline/checkpoint/model_settings.h"
@@ -19,6 +20,7 @@
 #include "pipeline/layout/pipeline_layout.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
+#include "runtime/data/token_masks.h"
 #include "runtime/random.h"
 #include "runtime/safetensors.h"
 #include "runtime/status_macros.h"
@@ -102,7 +104,7 @@ std::vector<PackedBatch> RandomBatches(const ModelOptions& model, uint64_t seed)
       std::vector<int32_t> source;
       if (model.reads_speech()) {
         AppendFrames(draws, source_rows, model.frame_width, batch);
-      } else if (model.has_encoder()) {
+      } else if (model.translates()) {
         source = RandomSentence(draws, source_rows, model.source_vocabulary);
       }
       const std::vector<int32_t> target = RandomSentence(draws, target_rows, model.target_vocabulary);
@@ -114,6 +116,10 @@ std::vector<PackedBatch> RandomBatches(const ModelOptions& model, uint64_t seed)
       batch.target_offsets.push_back(static_cast<int32_t>(batch.target.size()));
       batch.samples.push_back(m * kSentencesPerBatch + s);
     }
+    if (model.has_decoder()) continue;
+    batch.source.clear();
+    const int32_t vocabulary = model.target_vocabulary;
+    MaskTokens({.share = 0.3, .mask_token = vocabulary - 1, .vocabulary = vocabulary}, seed, 0, batch);
   }
   return batches;
 }
@@ -187,7 +193,7 @@ absl::Status WriteCase(const ProbeOptions& options, const std::vector<PackedBatc
                                  {"nll_sum", outcome.training.nll},
                                  {"evaluation_loss_sum", outcome.evaluation.loss},
                                  {"row_nll", outcome.row_nll}};
-  if (options.model.decoder.omega == Omega::kProfiled) json["profiled_sentences"] = batches[0].sentences();
+  if (IsProfiled(ModelPlan::Make(options.model))) json["profiled_sentences"] = batches[0].sentences();
   for (const PackedBatch& batch : batches) {
     for (int64_t s = 0; s < batch.sentences(); ++s) {
       const auto sentence = [s](const std::vector<int32_t>& tokens, const std::vector<int32_t>& offsets) {
@@ -201,7 +207,14 @@ absl::Status WriteCase(const ProbeOptions& options, const std::vector<PackedBatc
           source.push_back(std::vector<float>(first, first + batch.frame_width));
         }
       }
-      json["sentences"].push_back({std::move(source), sentence(batch.target, batch.target_offsets)});
+      std::vector<int32_t> target = sentence(batch.target, batch.target_offsets);
+      if (!options.model.has_decoder()) {  // at the masked rows, padding elsewhere
+        const int32_t first = batch.source_offsets[s];
+        const std::vector<int32_t> rows = sentence(batch.target_input, batch.target_offsets), masked = target;
+        target.assign(batch.source_offsets[s + 1] - first, kPadToken);
+        for (size_t i = 0; i < rows.size(); ++i) target[rows[i] - first] = masked[i];
+      }
+      json["sentences"].push_back({std::move(source), std::move(target)});
     }
   }
   std::ofstream file(options.directory + "/case.json");
@@ -225,6 +238,9 @@ Block BlockNamed(const std::string& name) {
   } else if (name == "gpt2") {
     block.activation = Activation::kGeluTanh, block.positions = Positions::kLearned;
     block.scale_embedding = false;
+  } else if (name == "bert") {
+    block = {.norm_epsilon = 1e-12, .activation = Activation::kGelu, .positions = Positions::kLearned};
+    block.scale_embedding = false, block.embedding_norm = true, block.initial_deviation = 0.2;
   } else if (name == "modernbert") {
     block.norm_shift = false, block.activation = Activation::kGelu, block.gated = true, block.biases = Biases::kNone;
     block.positions = Positions::kRotary, block.rotary_theta = 160000;
@@ -260,7 +276,7 @@ absl::Status CompleteModel(ProbeOptions& options) {
                                                  : EmbeddingSharing::kNone;
   // Where nothing forces them to be equal they differ, so that a mix-up shows.
   if (model.sharing != EmbeddingSharing::kAll) model.source_vocabulary += 10;
-  if (!model.has_encoder() || model.reads_speech()) model.source_vocabulary = 0;
+  if (!model.translates() || model.reads_speech()) model.source_vocabulary = 0;
   return ValidateModelOptions(model);
 }
 
@@ -299,12 +315,12 @@ int main(int argc, char** argv) {
   app.AddOption("--method", options.method, "a residual method");
   app.AddOption("--sharing", options.sharing, "of embeddings").OneOf({"none", "decoder", "all"});
   app.AddOption("--block", options.block, "of branches and norms")
-      .OneOf({"vaswani", "gpt2", "llama", "qwen3", "modernbert", "gated_relu"});
+      .OneOf({"vaswani", "gpt2", "bert", "llama", "qwen3", "modernbert", "gated_relu"});
   app.AddOption("--growth", options.growth, "of BranchNorm's gain").OneOf({"exponential", "sigmoid"});
   app.AddOption("--layer-gain", options.layer_gain, "over the method's");
   app.AddFlag("--norm-gain", options.norm_gain, "1/sqrt(l), over the method's");
   app.AddOption("--encoder-layers", model.encoder_layers, "0: a language model");
-  app.AddOption("--decoder-layers", model.decoder_layers, "layers");
+  app.AddOption("--decoder-layers", model.decoder_layers, "0: an encoder alone");
   app.AddOption("--width", model.d_model, "d_model");
   app.AddOption("--base-width", model.base_width, "of muP; 0: d_model");
   app.AddOption("--hidden", model.d_ff, "width of feed-forward layers");

@@ -35,4 +35,9 @@ Corpus RandomCorpusFor(const ModelOptions& model, int samples, int longest, uint
   return MakeCorpus(samples, longest, model.source_vocabulary, model.target_vocabulary, seed, model.frame_width);
 }
 
+std::optional<TokenMasking> MaskingFor(const ModelOptions& model) {
+  if (model.has_decoder()) return std::nullopt;
+  return TokenMasking{.share = 0.3, .mask_token = model.target_vocabulary - 1, .vocabulary = model.target_vocabulary};
+}
+
 }  // namespace hadal::testing

@@ -8,7 +8,7 @@ ModelOptions SmallModel(ResidualMethod method, const SmallShape& shape) {
                      .d_model = shape.d_model,
                      .d_ff = shape.d_ff > 0 ? shape.d_ff : 2 * shape.d_model,
                      .heads = shape.heads,
-                     .source_vocabulary = shape.encoder_layers > 0 ? shape.vocabulary : 0,
+                     .source_vocabulary = shape.encoder_layers > 0 && shape.decoder_layers > 0 ? shape.vocabulary : 0,
                      .target_vocabulary = shape.vocabulary,
                      .max_positions = shape.max_positions,
                      .dropout = 0.1,
@@ -17,7 +17,7 @@ ModelOptions SmallModel(ResidualMethod method, const SmallShape& shape) {
                      .label_smoothing = 0.1};
   ApplyResidualMethod(method, model);
   model.branch_growth_updates = 10;
-  if (method == ResidualMethod::kCompleteP) model.base_width = shape.d_model / 2;
+  if (method == ResidualMethod::kCompleteP && model.has_decoder()) model.base_width = shape.d_model / 2;
   return model;
 }
 

@@ -8,7 +8,7 @@ namespace hadal::testing {
 // The defaults make a 5L-7L model.
 struct SmallShape {
   int32_t encoder_layers = 5;  // 0: a language model
-  int32_t decoder_layers = 7;
+  int32_t decoder_layers = 7;  // 0: an encoder alone
   int32_t d_model = 16;
   int32_t d_ff = 0;  // 0: 2 · d_model
   int32_t heads = 4;
@@ -35,6 +35,13 @@ inline constexpr Block kModernBlock = {.norm = NormKind::kRms,
                                        .window = 4,
                                        .global_every = 3,
                                        .rotary_local_theta = 100};
+// BERT's: GELU, learned positions, a norm behind the embedding, normal initial weights.
+inline constexpr Block kBertBlock = {.norm_epsilon = 1e-12,
+                                     .activation = Activation::kGelu,
+                                     .positions = Positions::kLearned,
+                                     .scale_embedding = false,
+                                     .embedding_norm = true,
+                                     .initial_deviation = 0.02};
 // `model` with an adaptive softmax of three bands that end at `first`, `second` and the vocabulary's end, without label
 // smoothing, with dropout in the softmax.
 ModelOptions WithAdaptiveSoftmax(ModelOptions model, EmbeddingSharing sharing, int32_t first, int32_t second);

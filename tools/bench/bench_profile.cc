@@ -302,7 +302,8 @@ class ProfileBench {
                                         .capacity = {.source_rows = batch.source_tokens,
                                                      .target_rows = batch.target_tokens,
                                                      .sentence_rows = plan_.options.max_positions},
-                                        .micro_batches_per_step = std::min(kMostMicroBatches, batch.micro_batches)}));
+                                        .micro_batches_per_step = std::min(kMostMicroBatches, batch.micro_batches),
+                                        .masking = options_.train.masking}));
     StepBatches step;
     HADAL_RETURN_IF_ERROR(order.Next(0, step));
     const int32_t every = options_.train.pipeline.recompute_every;

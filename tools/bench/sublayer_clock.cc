@@ -10,9 +10,11 @@ namespace hadal {
 SublayerClock::SublayerClock(const ModelPlan& plan, int32_t recompute_every)
     : read_([this] { times_.push_back(MonotonicSeconds()); }), seconds_(plan.sublayers.size()) {
   if (plan.source_embedding() >= 0) AddPart(plan.source_embedding());
-  AddSegments(1, plan.target_embedding(), recompute_every, plan);
-  AddPart(plan.target_embedding());
-  AddSegments(plan.target_embedding() + 1, plan.output_head(), recompute_every, plan);
+  AddSegments(1, plan.encoder_end(), recompute_every, plan);
+  if (plan.options.has_decoder()) {
+    AddPart(plan.target_embedding());
+    AddSegments(plan.target_embedding() + 1, plan.output_head(), recompute_every, plan);
+  }
   AddPart(plan.output_head());
   std::reverse(backward_.begin(), backward_.end());
 }

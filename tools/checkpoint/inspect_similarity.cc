@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
@@ -20,6 +21,7 @@
 #include "runtime/compute_thread.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/sampling_order.h"
+#include "runtime/data/token_masks.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/checkpoint/checkpoint_vocabularies.h"
@@ -82,12 +84,13 @@ absl::Status CheckCorpus(const ModelCheckpoint& checkpoint, const Corpus& corpus
                   : "the corpus is speech, and the model reads tokens; give a corpus of text");
   }
   const bool pairs = !corpus.manifest().monolingual();
-  if (pairs && !checkpoint.plan().options.has_encoder()) {
+  if (pairs && !checkpoint.plan().options.translates()) {
     return absl::InvalidArgumentError(
-        "the corpus has pairs of sentences, but the model is a language model; give plain text, prepared with "
-        "`hadal prepare --monolingual`");
+        absl::StrCat("the corpus has pairs of sentences, but the model is ",
+                     checkpoint.plan().options.has_encoder() ? "an encoder alone" : "a language model",
+                     "; give plain text, prepared with `hadal prepare --monolingual`"));
   }
-  if (!pairs && checkpoint.plan().options.has_encoder()) {
+  if (!pairs && checkpoint.plan().options.translates()) {
     return absl::InvalidArgumentError(
         "the corpus is plain text, but the model translates; give a corpus of pairs, such as the one it was trained "
         "on");
@@ -105,9 +108,11 @@ absl::StatusOr<LayerSimilarity> MeasureCheckpoint(const InspectSimilarityOptions
   HADAL_ASSIGN_OR_RETURN(const Corpus corpus, Corpus::Open(options.data));
   const ModelPlan& plan = checkpoint.plan();
   HADAL_RETURN_IF_ERROR(CheckCorpus(checkpoint, corpus));
-  HADAL_ASSIGN_OR_RETURN(
-      const ValidationBatches batches,
-      MakeValidationBatches(corpus, {options.tokens, options.tokens, plan.options.max_positions}, options.tokens));
+  std::optional<TokenMasking> masking;
+  if (!plan.options.has_decoder()) masking = {.share = 0, .vocabulary = plan.options.target_vocabulary};
+  HADAL_ASSIGN_OR_RETURN(const ValidationBatches batches,
+                         MakeValidationBatches(corpus, {options.tokens, options.tokens, plan.options.max_positions},
+                                               options.tokens, masking));
   const BatchOptions batch{.micro_batches = 1, .source_tokens = options.tokens, .target_tokens = options.tokens};
   HADAL_ASSIGN_OR_RETURN(const PipelineLayout pipeline, MakePipelineLayout(plan, batch, {}, 1));
   const Stream stream = Stream::Cpu(options.threads);

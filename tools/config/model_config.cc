@@ -101,7 +101,10 @@ absl::Status ReadModel(const config::Model& from, ModelOptions& to) {
               .rotary_local_theta = block.rotary_local_theta(),
               .rotary_scaling = block.rotary_scaling(),
               .rotary_scaling_positions = block.rotary_scaling_positions(),
-              .first_norm = block.first_norm()};
+              .first_norm = block.first_norm(),
+              .embedding_norm = block.embedding_norm(),
+              .initial_deviation = block.initial_deviation(),
+              .initial_depth_factor = block.initial_depth_factor()};
   const config::Residual& residual = from.residual();
   HADAL_ASSIGN_OR_RETURN(const ResidualMethod method, ParseResidualMethod(residual.method()));
   ApplyResidualMethod(method, to);

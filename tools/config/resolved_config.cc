@@ -33,13 +33,14 @@ void DeriveStack(const std::string& path, const StackMethod& method, const std::
 DerivedValues Derive(const config::RunConfig& config, const TrainOptions& options) {
   DerivedValues derived;
   const config::Residual& residual = config.model().residual();
-  const std::string method = options.model.has_encoder()
-                                 ? absl::StrCat("method \"", residual.method(), "\" at ", options.model.encoder_layers,
-                                                "-", options.model.decoder_layers, " layers")
-                                 : absl::StrCat("method \"", residual.method(), "\" at ", options.model.decoder_layers,
-                                                " layers, decoder-only");
+  const ModelOptions& model = options.model;
+  const std::string depth = model.translates()
+                                ? absl::StrCat(model.encoder_layers, "-", model.decoder_layers, " layers")
+                            : model.has_encoder() ? absl::StrCat(model.encoder_layers, " layers, encoder-only")
+                                                  : absl::StrCat(model.decoder_layers, " layers, decoder-only");
+  const std::string method = absl::StrCat("method \"", residual.method(), "\" at ", depth);
   if (options.model.has_encoder()) DeriveStack("model.residual.encoder", options.model.encoder, method, derived);
-  DeriveStack("model.residual.decoder", options.model.decoder, method, derived);
+  if (model.has_decoder()) DeriveStack("model.residual.decoder", options.model.decoder, method, derived);
   derived["model.residual.distribution"] = {absl::StrCat("\"", DistributionName(options.model.distribution), "\""),
                                             method};
   derived["model.residual.branch_growth"] = {absl::StrCat("\"", BranchGrowthName(options.model.branch_growth), "\""),

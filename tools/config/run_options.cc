@@ -76,7 +76,7 @@ absl::Status ReadPipeline(const config::Pipeline& from, const ModelOptions& mode
     return absl::InvalidArgumentError(
         "pipeline.recompute_auto = true needs pipeline.memory_limit_bytes, the limit for a rank's buffers");
   }
-  const int64_t embeddings_and_head = model.has_encoder() ? 3 : 2;
+  const int64_t embeddings_and_head = model.translates() ? 3 : 2;
   const int64_t sublayers = model.encoder_sublayers() + model.decoder_sublayers() + embeddings_and_head;
   for (size_t i = 0; i < to.split.size(); ++i) {
     const int32_t lower = i == 0 ? 0 : to.split[i - 1];
@@ -144,6 +144,10 @@ void ReadRun(const config::RunConfig& from, TrainOptions& to) {
                      .time_masks = augment.time_masks(),
                      .time_width = augment.time_width(),
                      .time_share = augment.time_share()};
+  if (from.model().decoder_layers() == 0) {
+    const config::Masking& masking = from.data().masking();
+    to.masking = {.share = masking.share(), .only_mask = masking.replacement() == "mask"};
+  }
   to.batch.micro_batches = from.batch().micro_batches();
   to.batch.source_tokens = from.batch().source_tokens();
   to.batch.target_tokens = from.batch().target_tokens();
@@ -260,6 +264,9 @@ std::vector<std::string> Warnings(const config::RunConfig& config, const TrainOp
   if (!options.model.has_encoder() && config.model().residual().encoder().ByteSizeLong() > 0) {
     warnings.push_back("model.residual.encoder is set, but model.encoder_layers = 0: it is not used");
   }
+  if (!options.model.has_decoder() && config.model().residual().decoder().ByteSizeLong() > 0) {
+    warnings.push_back("model.residual.decoder is set, but model.decoder_layers = 0: it is not used");
+  }
   WarnOfFading("encoder", options.model.encoder, options.model.encoder_layers, warnings);
   WarnOfFading("decoder", options.model.decoder, options.model.decoder_layers, warnings);
   const config::LearningRate& rate = config.learning_rate();
@@ -306,10 +313,12 @@ absl::Status CheckTrainable(const TrainOptions& options) {
         absl::StrCat("validation.every_steps = ", options.validation.every_steps,
                      " needs data.validation, the prefix of a prepared corpus; 0 trains without validations"));
   }
-  if (options.validation.bleu_sentences > 0 && !options.model.has_encoder()) {
+  if (options.validation.bleu_sentences > 0 && !options.model.translates()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("validation.bleu_sentences = ", options.validation.bleu_sentences,
-                     " needs translations, and model.encoder_layers = 0 is a language model; set it to 0"));
+        absl::StrCat("validation.bleu_sentences = ", options.validation.bleu_sentences, " needs translations, and ",
+                     options.model.has_encoder() ? "model.decoder_layers = 0 is an encoder alone"
+                                                 : "model.encoder_layers = 0 is a language model",
+                     "; set it to 0"));
   }
   if (options.validation.metric != ValidationMetric::kNll && options.validation.bleu_sentences == 0) {
     return absl::InvalidArgumentError(absl::StrCat("validation.metric = \"",
@@ -343,6 +352,18 @@ absl::Status FollowCorpus(const CorpusManifest& corpus, TrainOptions& options) {
   model.start_token = corpus.form.start_token;
   model.end_token = corpus.form.end_token;
   model.reserved_ids = corpus.form.reserved_ids;
+  if (options.masking && corpus.mask_token < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "model.decoder_layers = 0 is an encoder alone, which predicts masked tokens, but the vocabulary of "
+        "data.train = \"",
+        options.train_data,
+        "\" has no mask token. Prepare plain text with `hadal prepare --monolingual --mask-token`, or set "
+        "model.decoder_layers to 1 or more."));
+  }
+  if (options.masking) {
+    options.masking->mask_token = corpus.mask_token;
+    options.masking->vocabulary = corpus.target_vocabulary.size;
+  }
   if (options.pipeline.decoder) options.pipeline.decoder->prefixes = corpus.target_tags();
   return absl::OkStatus();
 }

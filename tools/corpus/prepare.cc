@@ -70,6 +70,9 @@ absl::Status CheckOptions(const PrepareOptions& options) {
     return absl::InvalidArgumentError(absl::StrCat("--vocab-pairs ", options.vocabulary_pairs,
                                                    " is too small to train a vocabulary; give at least 1"));
   }
+  if (options.mask_token && (!options.monolingual || options.features)) {
+    return absl::InvalidArgumentError("--mask-token is for encoders alone, which read plain text; give --monolingual");
+  }
   if (options.monolingual && (options.separate || options.source_vocabulary != options.target_vocabulary)) {
     return absl::InvalidArgumentError(
         "plain text has one side and one vocabulary; omit --separate, --source-vocab and --target-vocab");
@@ -109,6 +112,13 @@ absl::Status CheckAllFeatures(const std::vector<Split>& splits) {
   return absl::OkStatus();
 }
 
+// REQUIRES: plain text, which has one vocabulary.
+absl::Status AddMaskTokenTo(CorpusVocabularies& vocabularies) {
+  HADAL_ASSIGN_OR_RETURN(vocabularies.target, AddMaskToken(vocabularies.target));
+  vocabularies.source = vocabularies.target;
+  return absl::OkStatus();
+}
+
 // Checks that need no text: a folder in use, missing files, an invalid vocabulary.
 absl::StatusOr<std::optional<CorpusVocabularies>> CheckSurroundings(const std::vector<Split>& splits,
                                                                     const PrepareOptions& options) {
@@ -128,6 +138,7 @@ absl::StatusOr<std::optional<CorpusVocabularies>> CheckSurroundings(const std::v
     HADAL_RETURN_IF_ERROR(CheckLanguages(splits));
     if (given) HADAL_RETURN_IF_ERROR(AddTagsOf(splits, options.reserved_tags, *given));
   }
+  if (given && options.mask_token) HADAL_RETURN_IF_ERROR(AddMaskTokenTo(*given));
   HADAL_RETURN_IF_ERROR(PrepareOutput::CheckFree(options.output, options.overwrite, given ? &*given : nullptr));
   std::vector<std::string> inputs = {options.list};
   for (const Split& split : splits) {
@@ -388,6 +399,8 @@ void AddTextOptions(Command command, PrepareArguments& arguments) {
       command.AddFlag("--monolingual", arguments.options.monolingual,
                       "Text for language models, FILE after FILE: JSON Lines, Megatron-LM's PREFIX.bin, or plain text, "
                       "one sentence or document per line, with --block blank lines between documents"));
+  command.AddFlag("--mask-token", arguments.options.mask_token,
+                  "With --monolingual: the vocabulary gets <mask> as its last id, for encoders alone");
   files.push_back(command.AddFlag("--features", arguments.options.features,
                                   "Speech: each PREFIX is of features that speech_features.py wrote"));
   files.push_back(command
@@ -528,6 +541,7 @@ absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out) {
     if (options.tags != LanguageTags::kNone) {
       HADAL_RETURN_IF_ERROR(AddTagsOf(splits, options.reserved_tags, *given));
     }
+    if (options.mask_token) HADAL_RETURN_IF_ERROR(AddMaskTokenTo(*given));
   }
   HADAL_ASSIGN_OR_RETURN(const PreparedVocabularies vocabularies, SaveVocabularies(*std::move(given), staged.output));
   DescribeVocabularies(vocabularies, options, out);

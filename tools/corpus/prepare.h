@@ -6,11 +6,11 @@
 //   hadal prepare --monolingual --train FILE [--train …] [--valid FILE] [--test FILE] [--block N] --out DIR
 // Writes into DIR: vocabulary.model (or source.model and target.model; .txt for a dictionary), and for each given
 // split NAME.json and NAME.00000.shard … (runtime/data/README.md). `hadal train` takes the prefix, DIR/train.
-// --monolingual is for language models: samples without a source, which are sentences or documents, one per line or
-// JSON object (document_file.h). --block N makes blocks of them instead: each file's documents are a stream, in
-// which the end token follows each (and the one that a tokenizer's post-processor adds precedes it); a block has N +
-// 1 tokens, of which the first is the last of the block before. The last block may be shorter. --features is for
-// speech: each PREFIX has the features of utterances (feature_reader.h) and, in PREFIX.txt, their transcripts.
+// --monolingual is for language models, with --mask-token also for encoders alone: samples without a source, which are
+// sentences or documents, one per line or JSON object (document_file.h). --block N makes blocks of them instead: each
+// file's documents are a stream, in which the end token follows each (and the one that a tokenizer's post-processor
+// adds precedes it); a block has N + 1 tokens, of which the first is the last of the block before. The last block may
+// be shorter. --features is for speech: each PREFIX has the features of utterances (feature_reader.h) and, in PREFIX.txt, their transcripts.
 // --list (or --opus, a folder laid out as OPUS-100) names texts in many directions (corpora_list.h). Each text
 // becomes one of the corpora of the prepared corpus; training may draw from them by temperature
 // (data.sampling_temperature). --tags adds language tags (runtime/data/language_tags.h).
@@ -72,6 +72,7 @@ struct PrepareOptions {
   double vocabulary_temperature = 1;     // T: a text's weight among these is its share of all pairs to the power 1/T
   LanguageTags tags = LanguageTags::kNone;
   int32_t reserved_tags = 0;  // for languages that are added later
+  bool mask_token = false;    // plain text: the vocabulary gets a mask token, for encoders alone
 
   int64_t max_tokens = 256;           // a side with more tokens, without </s>, is over-long
   BadLine on_empty = BadLine::kSkip;  // a side is blank, or empty after normalisation

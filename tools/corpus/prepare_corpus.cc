@@ -299,6 +299,7 @@ absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions
       .source_vocabulary = options.monolingual ? VocabularyReference() : source.reference(),
       .target_vocabulary = target.reference(),
       .form = form,
+      .mask_token = options.mask_token ? target.vocabulary.Id(kMaskToken) : -1,
       .inputs = {.tags = ToWord(kLanguageTags, options.tags),
                  .frame_width = features.frame_width,
                  .sample_rate = features.sample_rate,

@@ -226,6 +226,7 @@ void MetricsJsonl::OnDepth(const DepthMetrics& metrics) {
 void MetricsJsonl::OnValidation(const ValidationMetrics& metrics) {
   OrderedJson json = {
       {"event", "validation"}, {"step", metrics.step}, {"nll", metrics.nll}, {"perplexity", metrics.perplexity}};
+  if (metrics.accuracy.has_value()) json["accuracy"] = *metrics.accuracy;
   AddScores(json, metrics.scores);
   json["best"] = metrics.best;
   json["sentences"] = metrics.sentences;

@@ -330,6 +330,7 @@ void TensorBoard::OnValidation(const ValidationMetrics& metrics) {
   Summary& summary = *event.mutable_summary();
   AddScalar(summary, "valid/nll", metrics.nll);
   AddScalar(summary, "valid/ppl", metrics.perplexity);
+  if (metrics.accuracy.has_value()) AddScalar(summary, "valid/accuracy", *metrics.accuracy);
   AddScores(summary, "valid", metrics.scores);
   for (const CorpusValidation& corpus : metrics.corpora) {
     const std::string tag = absl::StrCat("corpora/", corpus.corpus);

@@ -246,6 +246,9 @@ std::vector<LineSegment> ValidationSegments(const ValidationMetrics& metrics) {
       {"nll", HumanValue(metrics.nll, 4), InkOf(metrics.nll, Ink::kBold), 1},
       {"ppl", HumanValue(metrics.perplexity, 4), InkOf(metrics.perplexity, Ink::kPlain), 3},
   };
+  if (metrics.accuracy) {
+    segments.push_back({"accuracy", absl::StrFormat("%.1f%%", 100 * *metrics.accuracy), Ink::kBold, 1});
+  }
   if (metrics.scores) {
     segments.push_back({"BLEU", absl::StrFormat("%.1f", metrics.scores->bleu), Ink::kBold, 1});
     segments.push_back({"chrF++", absl::StrFormat("%.1f", metrics.scores->chrf), Ink::kPlain, 6});

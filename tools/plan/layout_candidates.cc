@@ -16,9 +16,9 @@ std::vector<BatchOptions> Batches(const ModelOptions& model, const BatchOptions&
   constexpr int kMostHalvings = 3;
   constexpr int64_t kMostMicroBatches = 65536, kMostTokens = int64_t{1} << 20;  // as in configs/run.proto
   std::vector<BatchOptions> batches{batch};
-  const int32_t source = model.has_encoder() ? batch.source_tokens : batch.target_tokens;
+  const int32_t source = model.translates() ? batch.source_tokens : batch.target_tokens;
   const auto scaled = [&](int32_t more, int32_t fewer) {
-    const int32_t source_tokens = model.has_encoder() ? batch.source_tokens * fewer / more : batch.source_tokens;
+    const int32_t source_tokens = model.translates() ? batch.source_tokens * fewer / more : batch.source_tokens;
     return BatchOptions{batch.micro_batches * more / fewer, source_tokens, batch.target_tokens * fewer / more};
   };
   const int32_t least = std::min({model.max_positions, source, batch.target_tokens});

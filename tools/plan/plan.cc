@@ -52,7 +52,7 @@ struct PlanArguments {
 absl::Status FindVocabularies(const PlanArguments& arguments, TrainOptions& options) {
   if (arguments.vocabulary > 0) {
     options.model.source_vocabulary =
-        options.model.has_encoder() && !options.model.reads_speech() ? arguments.vocabulary : 0;
+        options.model.translates() && !options.model.reads_speech() ? arguments.vocabulary : 0;
     options.model.target_vocabulary = arguments.vocabulary;
     return absl::OkStatus();
   }

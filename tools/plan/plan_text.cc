@@ -27,7 +27,9 @@ std::string BranchText(const ModelOptions& model) {
   const double period = model.branch_growth_updates, k = model.branch_growth_steepness;
   switch (model.branch_growth) {
     case BranchGrowth::kConstant:
-      if (!model.has_encoder()) return absl::StrFormat("b = %g", model.decoder.branch_gain);
+      if (!model.translates()) {
+        return absl::StrFormat("b = %g", (model.has_encoder() ? model.encoder : model.decoder).branch_gain);
+      }
       return absl::StrFormat("b = %g/%g", model.encoder.branch_gain, model.decoder.branch_gain);
     case BranchGrowth::kLinear:
       return absl::StrFormat("b = min(1, t/%g)", period);
@@ -41,7 +43,7 @@ std::string BranchText(const ModelOptions& model) {
 
 void AppendGains(const ModelOptions& model, std::string& text) {
   const StackMethod &encoder = model.encoder, &decoder = model.decoder;
-  if (model.has_encoder()) {
+  if (model.translates()) {
     absl::StrAppendFormat(&text,
                           "residual  encoder r = %.4f, decoder r = %.4f; gains of W_v %.4f/%.4f, W_o %.4f/%.4f, FFN "
                           "%.4f/%.4f; branch %s\n",
@@ -49,9 +51,9 @@ void AppendGains(const ModelOptions& model, std::string& text) {
                           encoder.output_gain, decoder.output_gain, encoder.ffn_gain, decoder.ffn_gain,
                           BranchText(model));
   } else {
+    const StackMethod& only = model.has_encoder() ? encoder : decoder;
     absl::StrAppendFormat(&text, "residual  r = %.4f; gains of W_v %.4f, W_o %.4f, FFN %.4f; branch %s\n",
-                          decoder.residual_gain, decoder.value_gain, decoder.output_gain, decoder.ffn_gain,
-                          BranchText(model));
+                          only.residual_gain, only.value_gain, only.output_gain, only.ffn_gain, BranchText(model));
   }
 }
 

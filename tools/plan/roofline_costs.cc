@@ -161,6 +161,7 @@ class RooflineCosts : public StepCosts {
         ThereAndBack products;
         double logits = 0;
         const auto add = [&](double of_rows, double in, double out) { products.Add(Linear(of_rows, in, out)); };
+        if (!model.has_decoder()) add(rows * kTypicalMaskedShare, d, d);
         for (const AdaptiveBand& band : AdaptiveBands(model)) {
           const double of_rows = band.index == 0 ? rows : rows * TokenShare(band, model);
           const double out = band.words + (band.index == 0 ? model.adaptive_cutoffs.count : 0);
@@ -169,8 +170,9 @@ class RooflineCosts : public StepCosts {
           logits += of_rows * out;
         }
         if (!model.adaptive()) {
-          add(rows, d, model.target_vocabulary);
-          logits = rows * model.target_vocabulary;
+          const double of_rows = model.has_decoder() ? rows : rows * kTypicalMaskedShare;
+          add(of_rows, d, model.target_vocabulary);
+          logits = of_rows * model.target_vocabulary;
         }
         const double loss = PassSeconds(2 * logits * element_bytes_);
         return {products.forward + products.backward + loss, 0, 0};

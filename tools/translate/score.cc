@@ -47,6 +47,7 @@ class Scoring {
   absl::Status Run(Communicator& communicator, const Stream& stream) {
     absl::StatusOr<ModelCheckpoint> checkpoint = ModelCheckpoint::Open(options_.checkpoint);
     HADAL_RETURN_IF_ERROR(collectives_.AllOk(checkpoint.status(), "opening the checkpoint"));
+    HADAL_RETURN_IF_ERROR(checkpoint->CheckDecodes());
     has_source_ = checkpoint->plan().options.has_encoder();
     frame_width_ = checkpoint->plan().options.frame_width;
     HADAL_RETURN_IF_ERROR(collectives_.AllOk(FindTags(*checkpoint), "reading the vocabularies"));

@@ -159,6 +159,7 @@ class Translator {
   // Opens the checkpoint and determines the beam search options, some of which are in its config.
   absl::StatusOr<ModelCheckpoint> Open(bool several) {
     HADAL_ASSIGN_OR_RETURN(ModelCheckpoint checkpoint, ModelCheckpoint::Open(options_.checkpoint));
+    HADAL_RETURN_IF_ERROR(checkpoint.CheckDecodes());
     const bool translates = checkpoint.plan().options.has_encoder();
     if (translates && options_.language_model) {
       return absl::InvalidArgumentError(

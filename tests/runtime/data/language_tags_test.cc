@@ -62,6 +62,16 @@ TEST(LanguageTagsTest, WordsOfADictionaryCouldBeTags) {
               HasSubstr("need a SentencePiece vocabulary"));
 }
 
+TEST(LanguageTagsTest, TheMaskTokenIsTheLastIdAndNoText) {
+  const Vocabulary pieces = *AddMaskToken(Trained());
+  EXPECT_EQ(pieces.Id(kMaskToken), Trained().size());
+  EXPECT_EQ(AddMaskToken(pieces)->contents(), pieces.contents());
+  for (const int32_t id : pieces.Encode("a <mask>")) EXPECT_NE(id, pieces.Id(kMaskToken));
+  const Vocabulary words = *AddMaskToken(*Vocabulary::FromTokens({"cat", "dog"}));
+  EXPECT_EQ(words.Id(kMaskToken), 6);
+  EXPECT_EQ(words.size(), 7);
+}
+
 TEST(LanguageTagsTest, PresetsSayWhereTheyStand) {
   const Direction direction = *ParseDirection("en-zh");
   EXPECT_EQ(EncoderTag(LanguageTags::kNone, direction), "");

@@ -118,6 +118,27 @@ TEST(RunOptions, LanguageModels) {
       ElementsAre(HasSubstr("it is not used")));
 }
 
+TEST(RunOptions, EncodersAlone) {
+  const std::string text =
+      "data { train: \"t\" masking { share: 0.3 replacement: \"mask\" } } model { encoder_layers: 24 "
+      "decoder_layers: 0 } stop { steps: 1 }";
+  RunOptions run = OptionsOf(text);
+  EXPECT_THAT(run.warnings, IsEmpty());
+  EXPECT_NEAR(run.train.model.encoder.residual_gain, 2.6321, 1e-4) << "(2N)^1/4";
+  EXPECT_TRUE(run.train.masking->only_mask);
+  EXPECT_THAT(ErrorOf(text + " pipeline { split: [50] }"), HasSubstr("lie in [1, 49]"));
+  CorpusManifest corpus;
+  corpus.target_vocabulary.size = 100;
+  EXPECT_THAT(FollowCorpus(corpus, run.train).message(), HasSubstr("prepare --monolingual --mask-token"));
+  corpus.mask_token = 99;
+  EXPECT_TRUE(FollowCorpus(corpus, run.train).ok());
+  EXPECT_EQ(run.train.masking->mask_token, 99);
+  EXPECT_EQ(run.train.masking->vocabulary, 100);
+  run.train.validation = {.every_steps = 1, .bleu_sentences = 3};
+  run.train.validation_data = "v";
+  EXPECT_THAT(CheckTrainable(run.train).message(), HasSubstr("is an encoder alone"));
+}
+
 TEST(CheckTrainable, LanguageModelsHaveNoBleu) {
   TrainOptions options = OptionsOf(
                              "data { train: \"t\" validation: \"v\" } model { encoder_layers: 0 } stop { steps: 1 } "

@@ -73,6 +73,18 @@ TEST(ShippedConfigs, TheLanguageModelTakesEveryMethod) {
   }
 }
 
+TEST(ShippedConfigs, TheEncoderAloneTakesEveryMethodOnBertsBlock) {
+  const std::string configs = HADAL_CONFIGS, base = configs + "/masked_language_model/base.textproto";
+  for (const std::string& method : FilesIn(configs + "/method")) {
+    const auto config = LoadConfig({base, configs + "/block/bert.textproto", method}, {}).value();
+    const auto options = MakeRunOptions(config);
+    ASSERT_TRUE(options.ok()) << method << ": " << options.status();
+    EXPECT_TRUE(CheckTrainable(options->train).ok());
+    EXPECT_TRUE(options->train.masking.has_value());
+    EXPECT_THAT(options->warnings, IsEmpty()) << method;
+  }
+}
+
 TEST(ShippedConfigs, DepthFilesSayTheirDepth) {
   for (const int layers : {6, 18, 100, 500}) {
     const std::string name = std::string(HADAL_CONFIGS) + "/depth/" + std::to_string(layers) + ".textproto";

@@ -1,0 +1,111 @@
+// Which tokens are masked, by what, and that batches change nothing.
+#include "runtime/data/token_masks.h"
+
+#include <cmath>
+#include <map>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "runtime/data/corpus.h"
+
+namespace hadal {
+namespace {
+
+constexpr int32_t kVocabulary = 60, kMask = 59;
+
+// Sentences of ordinary tokens and one special token each.
+std::vector<std::vector<int32_t>> Sentences() {
+  std::vector<std::vector<int32_t>> sentences(400);
+  for (size_t n = 0; n < sentences.size(); ++n) {
+    for (size_t t = 0; t < 5 + n % 20; ++t) {
+      sentences[n].push_back(static_cast<int32_t>(kSpecialTokens + (7 * n + t) % (kMask - kSpecialTokens)));
+    }
+    sentences[n][n % 5] = n % 2 == 0 ? kUnknownToken : kMask;
+  }
+  return sentences;
+}
+
+PackedBatch Masked(const TokenMasking& masking, const std::vector<int64_t>& samples, uint64_t seed = 1,
+                   uint32_t epoch = 0) {
+  static const auto& sentences = *new std::vector<std::vector<int32_t>>(Sentences());
+  PackedBatch batch;
+  ClearBatch(batch);
+  for (const int64_t sample : samples) {
+    AppendSentence({.target = sentences[static_cast<size_t>(sample)], .has_source = false}, sample, batch);
+  }
+  MaskTokens(masking, seed, epoch, batch);
+  return batch;
+}
+
+std::vector<int64_t> AllSamples() {
+  std::vector<int64_t> samples(Sentences().size());
+  for (size_t n = 0; n < samples.size(); ++n) samples[n] = static_cast<int64_t>(n);
+  return samples;
+}
+
+TEST(TokenMasksTest, SharesAreThoseOfBert) {
+  const TokenMasking masking{.share = 0.3, .mask_token = kMask, .vocabulary = kVocabulary};
+  const PackedBatch batch = Masked(masking, AllSamples());
+  const PackedBatch plain = Masked({.share = 0, .mask_token = kMask, .vocabulary = kVocabulary}, AllSamples());
+  EXPECT_TRUE(plain.target.empty());
+  ASSERT_EQ(plain.source.size(), batch.source.size());
+  double ordinary = 0, masks = 0, kept = 0;
+  std::map<int32_t, int> random;
+  for (const int32_t token : plain.source) ordinary += token >= kSpecialTokens && token != kMask;
+  size_t next = 0;
+  for (size_t row = 0; row < batch.source.size(); ++row) {
+    const bool is_masked = next < batch.target.size() && batch.target_input[next] == static_cast<int32_t>(row);
+    if (!is_masked) {
+      EXPECT_EQ(batch.source[row], plain.source[row]);
+      continue;
+    }
+    EXPECT_EQ(batch.target[next++], plain.source[row]);
+    EXPECT_GE(plain.source[row], kSpecialTokens);
+    EXPECT_NE(plain.source[row], kMask);
+    if (batch.source[row] == kMask) {
+      ++masks;
+    } else if (batch.source[row] == plain.source[row]) {
+      ++kept;
+    } else {
+      ++random[batch.source[row]];
+    }
+  }
+  EXPECT_EQ(next, batch.target.size());
+  const auto count = static_cast<double>(batch.target.size());
+  EXPECT_NEAR(count / ordinary, 0.3, 0.02);
+  EXPECT_NEAR(masks / count, 0.8, 0.03);
+  EXPECT_NEAR(kept / count, 0.1, 0.03);  // a random token may be the token itself
+  EXPECT_GT(random.size(), 45u);
+  EXPECT_GE(random.begin()->first, kSpecialTokens);
+  EXPECT_LT(random.rbegin()->first, kMask);
+}
+
+TEST(TokenMasksTest, OnlyMasks) {
+  const PackedBatch batch =
+      Masked({.share = 1, .only_mask = true, .mask_token = kMask, .vocabulary = kVocabulary}, {0, 1, 2});
+  for (const int32_t row : batch.target_input) EXPECT_EQ(batch.source[static_cast<size_t>(row)], kMask);
+  EXPECT_EQ(batch.target.size(), batch.source.size() - 6);  // </s> and the special token of each
+}
+
+// One after the other or together, in any order; another epoch or seed has other masks.
+TEST(TokenMasksTest, DependOnTheSampleAlone) {
+  const TokenMasking masking{.share = 0.3, .mask_token = kMask, .vocabulary = kVocabulary};
+  const PackedBatch together = Masked(masking, {8, 3, 19});
+  std::vector<int32_t> source, target, rows;
+  for (const int64_t sample : {8, 3, 19}) {
+    const PackedBatch alone = Masked(masking, {sample});
+    for (const int32_t row : alone.target_input) rows.push_back(row + static_cast<int32_t>(source.size()));
+    source.insert(source.end(), alone.source.begin(), alone.source.end());
+    target.insert(target.end(), alone.target.begin(), alone.target.end());
+    EXPECT_EQ(alone.target_offsets, (std::vector<int32_t>{0, static_cast<int32_t>(alone.target.size())}));
+  }
+  EXPECT_EQ(together.source, source);
+  EXPECT_EQ(together.target, target);
+  EXPECT_EQ(together.target_input, rows);
+  EXPECT_EQ(together.target_offsets.back(), static_cast<int32_t>(target.size()));
+  EXPECT_NE(Masked(masking, {8, 3, 19}, 2).source, source);
+  EXPECT_NE(Masked(masking, {8, 3, 19}, 1, 1).source, source);
+}
+
+}  // namespace
+}  // namespace hadal

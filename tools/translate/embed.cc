@@ -1,0 +1,163 @@
+#include "tools/translate/embed.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <iostream>
+#include <istream>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "layers/depth_observer.h"
+#include "pipeline/checkpoint/model_checkpoint.h"
+#include "pipeline/engine/engine.h"
+#include "runtime/bytes.h"
+#include "runtime/comm/in_process_communicator.h"
+#include "runtime/compute_thread.h"
+#include "runtime/data/corpus.h"
+#include "runtime/data/token_masks.h"
+#include "runtime/files.h"
+#include "runtime/status_macros.h"
+#include "tools/command_line.h"
+#include "tools/commands.h"
+#include "tools/corpus/text_lines.h"
+#include "tools/output/human_units.h"
+#include "tools/output/output_rules.h"
+#include "tools/tool_exit_code.h"
+
+namespace hadal {
+namespace {
+
+constexpr absl::Duration kTimeout = absl::Minutes(10);
+constexpr std::string_view kMagic("\x93NUMPY\x01\x00", 8);
+
+// NumPy's header is padded to a multiple of 64 bytes.
+std::string NpyHeader(int64_t rows, int64_t columns) {
+  std::string header = absl::StrFormat("{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d), }", rows, columns);
+  const size_t before = kMagic.size() + 2;
+  header.append(63 - (before + header.size()) % 64, ' ');
+  header += '\n';
+  std::string bytes(kMagic);
+  AppendValue(static_cast<uint16_t>(header.size()), bytes);
+  return bytes + header;
+}
+
+// Pools the model's outputs of each sentence of the batches.
+class SentenceVectors : public DepthObserver {
+ public:
+  SentenceVectors(Pooling pooling, const std::vector<PackedBatch>& batches) : pooling_(pooling), batches_(batches) {}
+
+  void Observe(const Stream&, int32_t micro_batch, const DepthObservation& observation) override {
+    if (observation.tensor != DepthTensor::kModelOutput) return;
+    const PackedBatch& batch = batches_[static_cast<size_t>(micro_batch)];
+    const ConstMatrix x = observation.values.floats();
+    for (size_t n = 0; n < batch.samples.size(); ++n) {
+      const int32_t begin = batch.source_offsets[n];
+      const int32_t end = pooling_ == Pooling::kFirst ? begin + 1 : batch.source_offsets[n + 1];
+      for (int64_t c = 0; c < x.columns; ++c) {
+        double sum = 0;
+        for (int32_t row = begin; row < end; ++row) sum += x.row(row)[c];
+        values_.push_back(static_cast<float>(sum / (end - begin)));
+      }
+    }
+  }
+  const std::vector<float>& values() const { return values_; }
+
+ private:
+  Pooling pooling_;
+  const std::vector<PackedBatch>& batches_;
+  std::vector<float> values_;
+};
+
+absl::StatusOr<std::vector<std::vector<int32_t>>> ReadLines(const EmbedOptions& options,
+                                                            const ModelCheckpoint& checkpoint) {
+  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<std::istream> input, OpenText(options.input));
+  TextLines text(*input, options.input);
+  const int64_t longest = std::min(checkpoint.plan().options.max_positions, options.batch_tokens) - 1;
+  std::vector<std::vector<int32_t>> lines;
+  for (std::string line;;) {
+    HADAL_ASSIGN_OR_RETURN(const bool more, text.Next(line));
+    if (!more) return lines;
+    lines.push_back(checkpoint.target_vocabulary().Encode(line));
+    if (std::ssize(lines.back()) <= longest) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        options.input, ": line ", text.lines(), " has ", lines.back().size(), " tokens, more than ", longest,
+        ", the limit of the model (max_positions) and of --batch-tokens; split it, or raise --batch-tokens"));
+  }
+}
+
+absl::StatusOr<std::string> Embed(const EmbedOptions& options, Communicator& communicator) {
+  PrepareComputeThread();
+  HADAL_ASSIGN_OR_RETURN(ModelCheckpoint checkpoint, ModelCheckpoint::Open(options.checkpoint));
+  const ModelPlan& plan = checkpoint.plan();
+  if (plan.options.has_decoder()) {
+    return absl::InvalidArgumentError(absl::StrCat(checkpoint.directory(),
+                                                   " has a decoder; `hadal embed` reads an encoder alone "
+                                                   "(decoder_layers = 0)"));
+  }
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<int32_t>> lines, ReadLines(options, checkpoint));
+  std::vector<SampleView> samples;
+  for (const std::vector<int32_t>& line : lines) samples.push_back({.target = line, .has_source = false});
+  HADAL_ASSIGN_OR_RETURN(std::vector<PackedBatch> batches,
+                         PackSentences(samples, {options.batch_tokens, options.batch_tokens}));
+  for (PackedBatch& batch : batches) {
+    MaskTokens({.share = 0, .vocabulary = plan.options.target_vocabulary}, 0, 0, batch);
+  }
+  const BatchOptions size{.source_tokens = options.batch_tokens, .target_tokens = options.batch_tokens};
+  HADAL_ASSIGN_OR_RETURN(const PipelineLayout pipeline, MakePipelineLayout(plan, size, {}, 1));
+  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create({.plan = plan,
+                                                                               .pipeline = pipeline,
+                                                                               .stream = Stream::Cpu(options.threads),
+                                                                               .purpose = Purpose::kInference,
+                                                                               .world = communicator,
+                                                                               .timeout = kTimeout}));
+  HADAL_RETURN_IF_ERROR(checkpoint.ReadWeights(engine->stage().parameters(), engine->stage().stream()));
+  SentenceVectors vectors(options.pooling, batches);
+  engine->Observe(&vectors);
+  const StepScalars scalars{.update = std::max<int64_t>(checkpoint.progress().growth_update(), 1), .training = false};
+  HADAL_RETURN_IF_ERROR(engine->Evaluate(batches, scalars).status());
+  std::string array = NpyHeader(std::ssize(lines), plan.options.d_model);
+  array += AsBytes(vectors.values());
+  return array;
+}
+
+}  // namespace
+
+absl::Status RunEmbed(const EmbedOptions& options, std::ostream& out) {
+  const auto is_array = [&](std::string_view content) { return options.overwrite && content.starts_with(kMagic); };
+  HADAL_RETURN_IF_ERROR(CheckOutput(options.output, {.inputs = {options.input}, .is_own = is_array}));
+  std::string array;
+  InProcessWorld world(1);
+  HADAL_RETURN_IF_ERROR(world.Run([&](Communicator& communicator) -> absl::Status {
+    HADAL_ASSIGN_OR_RETURN(array, Embed(options, communicator));
+    return absl::OkStatus();
+  }));
+  HADAL_RETURN_IF_ERROR(ReplaceFile(options.output, array, absl::StrCat(getpid())));
+  out << "written: " << options.output << ", " << HumanCount(std::ssize(array)) << " bytes" << std::endl;
+  return absl::OkStatus();
+}
+
+void AddEmbedCommand(Command app, int& exit_code) {
+  Command command = app.AddCommand("embed", "Write the sentence vectors of an encoder alone");
+  auto options = std::make_shared<EmbedOptions>();
+  command
+      .AddOption("RUN_OR_DIR", options->checkpoint,
+                 "Checkpoint, or run directory (its best checkpoint, else its newest)")
+      .Required();
+  command.AddOption("-i,--input", options->input, "Sentences, one per line").Required().ValueName("FILE");
+  command.AddOption("-o,--out", options->output, "NumPy array [lines, d_model]").Required().ValueName("FILE");
+  command.AddChoice<Pooling>("--pooling", options->pooling, "What a vector is (default: mean)",
+                             {{"mean", Pooling::kMean}, {"first", Pooling::kFirst}});
+  command.AddFlag("--overwrite", options->overwrite, "Replace FILE, if it is an array");
+  command.AddOption("--batch-tokens", options->batch_tokens, "Tokens of a batch; no line may be longer")
+      .InRange(64, 1 << 20)
+      .ShowDefault();
+  command.AddOption("--threads", options->threads, "CPU threads").InRange(1, 1024).ShowDefault();
+  command.Runs([options, &exit_code] { exit_code = EndTool("embed", RunEmbed(*options, std::cout)); });
+}
+
+}  // namespace hadal
