@@ -128,7 +128,6 @@ enum class ParameterRole : int32_t {
   kKeyNormShift,
   kGateWeight,  // of self-attention's heads
   kGateBias,
-  kPositionTable,  // learned positions of an embedding
   kEmbeddingNormScale,
   kEmbeddingNormShift,
   // The head of an encoder alone (masked_head.h).

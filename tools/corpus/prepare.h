@@ -10,8 +10,8 @@
 // sentences or documents, one per line or JSON object (document_file.h). --block N makes blocks of them instead: each
 // file's documents are a stream, in which the end token follows each (and the one that a tokenizer's post-processor
 // adds precedes it); a block has N + 1 tokens, of which the first is the last of the block before. The last block may
-// be shorter. --features is for speech: each PREFIX has the features of utterances (feature_reader.h) and, in PREFIX.txt, their transcripts.
-// --list (or --opus, a folder laid out as OPUS-100) names texts in many directions (corpora_list.h). Each text
+// be shorter. --features is for speech: each PREFIX has the features of utterances (feature_reader.h) and, in
+// PREFIX.txt, their transcripts. --list (or --opus, a folder laid out as OPUS-100) names texts in many directions (corpora_list.h). Each text
 // becomes one of the corpora of the prepared corpus; training may draw from them by temperature
 // (data.sampling_temperature). --tags adds language tags (runtime/data/language_tags.h).
 //
