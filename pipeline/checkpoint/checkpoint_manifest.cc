@@ -436,7 +436,7 @@ absl::Status CheckpointManifest::CheckCoverage() const {
         if (there == wanted) continue;
         return Damaged(
             absl::StrCat(StateKey(kind, parameters[p].name, slice),
-                         wanted ? " is in no file" : " is there although the checkpoint has no such moments"));
+                         wanted ? " is in no file" : " is there although the checkpoint has no moments"));
       }
     }
   }
