@@ -434,9 +434,8 @@ absl::Status CheckpointManifest::CheckCoverage() const {
         const bool wanted =
             kind == StateKind::kWeight || (has_moments && !(kind == StateKind::kSecondMoment && momentum_alone));
         if (there == wanted) continue;
-        return Damaged(
-            absl::StrCat(StateKey(kind, parameters[p].name, slice),
-                         wanted ? " is in no file" : " is there although the checkpoint has no such moments"));
+        return Damaged(absl::StrCat(StateKey(kind, parameters[p].name, slice),
+                                    wanted ? " is in no file" : " is there although the checkpoint has no moments"));
       }
     }
   }

@@ -123,6 +123,18 @@ TEST(PlanReport, BytesAreTheArenasOnEveryRankOfAGrid) {
   }
 }
 
+// 44 square matrices of 5 · 2 · (32³ + 32³) operations, 14 of 5 · 2 · (32² · 96 / 2 + 32² · 64).
+TEST(PlanReport, MuonsBytesAndOperations) {
+  TrainOptions options = SmallRun();
+  const PlanReport adam = ExpectPlannedArenas(options, 1);
+  options.optimizer.kind = OptimizerKind::kMuon;
+  const PlanReport muon = ExpectPlannedArenas(options, 1);
+  EXPECT_EQ(muon.muon_operations, 44 * 655360 + 14 * 1146880);
+  EXPECT_NEAR(muon.optimizer_seconds - adam.optimizer_seconds, muon.muon_operations / 1e10, 1e-9);
+  EXPECT_THAT(PlanToText(muon, {}), HasSubstr("muon      58 matrices of"));
+  EXPECT_THAT(PlanToText(adam, {}), Not(HasSubstr("muon")));
+}
+
 // Where validations translate, the larger of the two programs counts; what is printed of both is what both take.
 TEST(PlanReport, TranslationLiesOverTraining) {
   TrainOptions options = SmallRun();
