@@ -52,7 +52,8 @@ void RunKernels(const AttentionProblem& problem, AttentionTensors& t, Placement 
   const cuda::AttentionShape shape = {
       problem.heads,  static_cast<int32_t>(problem.head_width),
       problem.causal, most_blocks,
-      problem.group,  turned == 0 ? cuda::DeviceRotary() : cuda::DeviceRotaryOf({ConstMatrix(table.view())})};
+      problem.group,  turned == 0 ? cuda::DeviceRotary() : cuda::DeviceRotaryOf({ConstMatrix(table.view())}),
+      problem.reach};
   Dropout placed = problem.dropout();
   placed.device_position = position.data();
   const cuda::DeviceDropout dropout = cuda::DeviceDropoutOf(placed);

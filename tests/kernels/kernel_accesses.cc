@@ -323,7 +323,7 @@ void VisitRest(AccessLab& lab) {
             [&](StreamHandle stream) { cuda::Convert(stream, {.from = narrow, .to = wide}); });
   lab.Visit(shape, {"HeadNormKernel<BFloat16>"},
             [&](StreamHandle stream) { cuda::HeadNormForward(stream, {.x = narrow, .scale = numbers, .y = other}); });
-  lab.Visit(shape, {"HeadNormGradientKernel<BFloat16>"}, [&](StreamHandle stream) {
+  lab.Visit(shape, {"HeadNormGradientKernel<BFloat16>", "MergeColumnsKernel"}, [&](StreamHandle stream) {
     HeadNormBackwardArgs args = {.dy = narrow, .x = other, .scale = numbers, .dx = other};
     args.d_scale = numbers, args.partials = lab.Zeros<float>(HeadNormPartials(kRows, 64));
     cuda::HeadNormBackward(stream, args);
