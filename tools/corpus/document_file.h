@@ -7,6 +7,7 @@
 // Text may be compressed (OpenText). Thread safety: one thread. Memory: a document, at most kMostLineBytes.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
