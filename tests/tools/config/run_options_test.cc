@@ -121,7 +121,7 @@ TEST(RunOptions, LanguageModels) {
 TEST(RunOptions, EncodersAlone) {
   const std::string text =
       "data { train: \"t\" masking { share: 0.3 replacement: \"mask\" } } model { encoder_layers: 24 "
-      "decoder_layers: 0 } stop { steps: 1 }";
+      "decoder_layers: 0 } stop { minutes: 1 }";
   RunOptions run = OptionsOf(text);
   EXPECT_THAT(run.warnings, IsEmpty());
   EXPECT_NEAR(run.train.model.encoder.residual_gain, 2.6321, 1e-4) << "(2N)^1/4";
