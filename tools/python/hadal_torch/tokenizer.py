@@ -15,6 +15,7 @@ import sys
 import unicodedata
 from dataclasses import dataclass, field
 
+from hadal_torch.inputs import parse_json
 from hadal_torch.refusal import Refusal, damaged
 
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
@@ -96,7 +97,7 @@ def _parse_dictionary(contents: bytes) -> Vocabulary:
 
 
 def _parse_tokenizer(contents: bytes) -> Vocabulary:
-    whole = json.loads(contents)
+    whole = parse_json("tokenizer.json", contents)
     listed = whole["model"]["vocab"]
     ids = dict(listed) if isinstance(listed, dict) else {token: i for i, (token, _) in enumerate(listed)}
     ids.update({token["content"]: token["id"] for token in whole.get("added_tokens", [])})
@@ -108,7 +109,7 @@ def _parse_tokenizer(contents: bytes) -> Vocabulary:
 
 def first_token(name: str, contents: bytes, end: int) -> int:
     """The id that the post-processor of a tokenizer.json puts before a text, or `end`. Raises Refusal for several."""
-    post = json.loads(contents).get("post_processor") or {}
+    post = parse_json(name, contents).get("post_processor") or {}
     added: "list[int]" = []
     for processor in post.get("processors", [post]):
         if processor.get("type") == "TemplateProcessing":
@@ -128,7 +129,7 @@ def fill_tokenizer(name: str, contents: bytes, rows: int) -> bytes:
     if len(tokens) == rows:
         return contents
     added = fill(tokens, rows, name, "")[len(tokens) :]
-    whole = json.loads(contents)
+    whole = parse_json(name, contents)
     whole["added_tokens"] = [*whole.get("added_tokens", []), *(_added_token(len(tokens) + i, token) for i, token in enumerate(added))]
     return json.dumps(whole, ensure_ascii=False).encode()
 
