@@ -153,8 +153,12 @@ TEST(DeviceDecodeTest, RowsThatOnlyFillUpComputeNoNanOfWhatLayInTheCaches) {
                  lane.encoder_output(), l);
     lane.BeginStep({.kind = DecodeCommand::Kind::kStep, .lane = l, .rows = {{.token = kEosToken, .cache_row = 20}}});
     fill(chunk.StepInput(capacity.rows).data, capacity.rows * model.d_model);
-    const ConstAnyMatrix out =
-        chunk.Step({.stream = stream, .parameters = parameters, .scratch = buffers.scratch(), .rows = lane.rows()}, l);
+    const ConstAnyMatrix out = chunk.Step({.stream = stream,
+                                           .parameters = parameters,
+                                           .scratch = buffers.scratch(),
+                                           .rows = lane.rows(),
+                                           .rotary = buffers.workspace().rotary()},
+                                          l);
     std::vector<float> values(out.rows * out.columns);
     stream.ToHost(values.data(), out.data, out.bytes());
     for (const float value : values) ASSERT_TRUE(std::isfinite(value)) << "lane " << l;

@@ -55,7 +55,7 @@ class Architecture:
 
 # Fields of the block that every architecture can have in some way, if its table does not name them.
 _FREE = {"norm_epsilon", "norm_shift", "activation", "biases", "rotary_theta", "rotary_share", "rotary_scaling", "rotary_scaling_positions",
-         "scale_embedding"}
+         "scale_embedding", "initial_deviation", "initial_depth_factor"}
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh", "swish": "silu", "silu": "silu"}
 
 LLAMA = Architecture(

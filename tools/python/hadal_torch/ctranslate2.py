@@ -22,7 +22,7 @@ FORMAT = "ctranslate2"
 _FEWEST_ROWS = 512  # of a position table: translate_batch decodes up to 256 tokens by default, and an error there ends the whole batch
 # Fields of a language model's block that have a place.
 _BLOCK = {"norm", "norm_epsilon", "norm_shift", "activation", "gated", "biases", "positions", "rotary_theta", "rotary_share", "kv_heads", "head_width",
-          "scale_embedding"}
+          "scale_embedding", "initial_deviation", "initial_depth_factor"}
 _ACTIVATIONS = {"relu": Activation.RELU, "gelu": Activation.GELU, "gelu_tanh": Activation.GELUTanh, "silu": Activation.SWISH}
 
 

@@ -130,7 +130,8 @@ def position_table(count: int, d: int) -> np.ndarray:
 VASWANI = {"norm": "layer", "norm_epsilon": 1e-5, "norm_shift": True, "activation": "relu", "gated": False, "biases": "all",
            "positions": "sinusoidal", "rotary_theta": 10000.0, "rotary_share": 1.0, "kv_heads": 0, "head_width": 0, "scale_embedding": True,
            "query_key_norm": False, "attention_gate": False, "window": 0, "global_every": 0, "rotary_local_theta": 0.0,
-           "rotary_scaling": 1.0, "rotary_scaling_positions": 8192, "first_norm": True, "embedding_norm": False}
+           "rotary_scaling": 1.0, "rotary_scaling_positions": 8192, "first_norm": True, "embedding_norm": False,
+           "initial_deviation": 0.0, "initial_depth_factor": False}
 
 
 def block_of(model: dict) -> dict:
