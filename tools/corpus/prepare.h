@@ -11,9 +11,9 @@
 // file's documents are a stream, in which the end token follows each (and the one that a tokenizer's post-processor
 // adds precedes it); a block has N + 1 tokens, of which the first is the last of the block before. The last block may
 // be shorter. --features is for speech: each PREFIX has the features of utterances (feature_reader.h) and, in
-// PREFIX.txt, their transcripts. --list (or --opus, a folder laid out as OPUS-100) names texts in many directions (corpora_list.h). Each text
-// becomes one of the corpora of the prepared corpus; training may draw from them by temperature
-// (data.sampling_temperature). --tags adds language tags (runtime/data/language_tags.h).
+// PREFIX.txt, their transcripts. --list (or --opus, a folder laid out as OPUS-100) names texts in many directions
+// (corpora_list.h). Each text becomes one of the corpora of the prepared corpus; training may draw from them by
+// temperature (data.sampling_temperature). --tags adds language tags (runtime/data/language_tags.h).
 //
 // The vocabulary is either trained on the training text (SentencePiece: BPE or unigram, shared or one per side) or
 // given: a SentencePiece model, a fairseq dict.txt for text that is already tokenised, or, for plain text, a
