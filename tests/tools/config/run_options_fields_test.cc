@@ -97,10 +97,12 @@ constexpr char kEveryField[] = R"(
             block { norm: "rms" norm_epsilon: 1e-6 norm_shift: false activation: "gelu" gated: true biases: "qkv"
                     positions: "rotary" rotary_theta: 500 rotary_share: 0.5 kv_heads: 2 head_width: 16 scale_embedding: false
                     query_key_norm: true attention_gate: true window: 12 global_every: 3 rotary_local_theta: 50
-                    rotary_scaling: 4 rotary_scaling_positions: 64 first_norm: false }
+                    rotary_scaling: 4 rotary_scaling_positions: 64 first_norm: false
+                    embedding_norm: true initial_deviation: 0.02 initial_depth_factor: true }
             residual { method: "branchnorm" growth_updates: 123 } }
     data { train: "t" validation: "v" max_left_out: 0.25 sampling_temperature: [1, 5]
-           spec_augment { frequency_masks: 1 frequency_width: 13 time_masks: 3 time_width: 55 time_share: 0.5 } }
+           spec_augment { frequency_masks: 1 frequency_width: 13 time_masks: 3 time_width: 55 time_share: 0.5 }
+           masking { share: 0.25 replacement: "mask" } }
     batch { micro_batches: 7 source_tokens: 333 target_tokens: 444 }
     pipeline { stages: 2 chunks: 2 schedule: "interleaved_1f1b" split: [2, 5, 8] outstanding_sends: 3 recompute_auto: true
                memory_limit_bytes: 1234567890123 wait_timeout_seconds: 1.5 threads: 6 replicas: 3 optimizer_sharding: "none"
@@ -211,7 +213,10 @@ TEST(RunOptionsFields, EveryOtherFieldArrives) {
                                       .rotary_local_theta = 50,
                                       .rotary_scaling = 4,
                                       .rotary_scaling_positions = 64,
-                                      .first_norm = false}));
+                                      .first_norm = false,
+                                      .embedding_norm = true,
+                                      .initial_deviation = 0.02,
+                                      .initial_depth_factor = true}));
   EXPECT_EQ(train.rate.schedule, RateSchedule::kPolynomial);
   EXPECT_EQ(train.rate.decay_updates, 500);
   EXPECT_EQ(train.rate.decay_shape, DecayShape::kCosine);

@@ -45,6 +45,7 @@ OUTPUTS = {
                              FOLDER, own=True),
     ("translate", "--out"): Case("run -i text/a.en --out {}", "out.de", "{} {}.partial", "{}.partial", TEXT[:1]),
     ("sample", "--out"): Case("lm -p text/a.en --max-len 9 --out {}", "out.txt", "{} {}.partial", "{}.partial", TEXT[:1]),
+    ("embed", "--out"): Case("mlm -i text/a.en --out {}", "vectors.npy", "{}", inputs=TEXT[:1]),
     ("score", "--out"): Case("run -s text/a.en -t text/a.de --out {}", "out.score", "{} {}.partial", "{}.partial", TEXT),
     ("evaluate", "--out"): Case("run --list tests --max-len-b 5 --out {}", "evaluated",
                                 "{}/test_sets.json {}/de-en.source {}/de-en.hypothesis {}/report.md {}/means.csv", FOLDER, own=True),
@@ -104,7 +105,10 @@ class Outputs(unittest.TestCase):
         words = ["--vocab-type", "word", "--vocab-size", "0"]
         for command in (["prepare", "--train", "text/a.de", "text/a.en", "--out", "data", *words],
                         ["prepare", "--monolingual", "--train", "text/a.en", "--out", "lines", *words],
+                        ["prepare", "--monolingual", "--mask-token", "--train", "text/a.en", "--out", "masked", *words],
                         ["train", "small.textproto", "--run-dir", "run"],
+                        ["train", "small.textproto", "--run-dir", "mlm", "--set", "data.train=masked/train", "--set", "model.decoder_layers=0",
+                         "--set", "model.label_smoothing=0"],
                         ["train", "small.textproto", "--run-dir", "lm", "--set", "data.train=lines/train", "--set", "model.encoder_layers=0",
                          "--set", "model.label_smoothing=0"],
                         ["checkpoint", "export", "run", "--out", "given/model.safetensors"]):
