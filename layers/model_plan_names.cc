@@ -138,7 +138,7 @@ bool IsCombinationNorm(ParameterRole role) {
 // Parameters of the whole stack.
 bool IsOfStack(ParameterRole role) {
   return role == ParameterRole::kClosingShift || role == ParameterRole::kClosingScale ||
-         role >= ParameterRole::kPositionTable;
+         role == ParameterRole::kPositionTable || role >= ParameterRole::kEmbeddingNormScale;
 }
 
 // Parameters that fairseq has no name for; the feed-forward has them under "ffn.".

@@ -204,12 +204,11 @@ TEST(Muon, ADeviceOrthogonalisesInBothTypes) {
   }
 }
 
-// Also where threads split the elements, and a device's warps do not fill the last span.
-TEST(Muon, ElementsHaveTheSameBitsOnEveryBackend) {
-  const std::unique_ptr<Device> device = MakeTestDevice(/*seed=*/3);
+// Also where threads split the elements. A device's: cuda_muon_test.cc.
+TEST(Muon, ElementsHaveTheSameBitsForEveryNumberOfThreads) {
   const Shape shape{1, 9001};
   std::vector<float> first;
-  for (const Stream& stream : {Stream::Cpu(1), Stream::Cpu(3), Stream::On(*device, 1)}) {
+  for (const Stream& stream : {Stream::Cpu(1), Stream::Cpu(3)}) {
     ArenaLayout layout;
     const ArenaSlice places[] = {layout.Reserve<float>("", shape.elements() + 1),
                                  layout.Reserve<float>("", shape.elements())};

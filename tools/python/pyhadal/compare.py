@@ -167,7 +167,7 @@ def _diagnosis_kind(text: str) -> str:
 
 def _diagnosis_name(text: str) -> str:
     """The first words of "step 60: gradients vanish from encoder layer 4 down since …": "gradients vanish"."""
-    return re.split(r" below | of the decoder's| since | at step |[:(,.]", text.split(": ", 1)[-1])[0].strip()
+    return re.split(r" below | from | of the decoder's| since | at step |[:(,.]", text.split(": ", 1)[-1])[0].strip()
 
 
 def _last_error(log: str) -> str:
