@@ -125,13 +125,17 @@ void Apply(const Stream& stream, const Run& run, const ParameterUpdate& update) 
 void FindDirections(const Stream& stream, const ModelPlan& plan, std::span<const StateSlice> slices,
                     const ParameterUpdate& update) {
   const MuonOptions& muon = update.optimizer.muon;
+  const auto moves = [&](const StateSlice& slice) {
+    return plan.uses_muon(slice.parameter) && !plan.is_frozen(slice.parameter);
+  };
+  if (std::none_of(slices.begin(), slices.end(), moves)) return;
   std::vector<const StateSlice*> of_matrices;
   std::vector<SquaresSlice> directions;  // [of_matrices]
   of_matrices.reserve(slices.size());
   directions.reserve(slices.size());
   int64_t elements = 0;
   for (const StateSlice& slice : slices) {
-    if (!plan.uses_muon(slice.parameter) || plan.is_frozen(slice.parameter)) continue;
+    if (!moves(slice)) continue;
     MuonMomentum(stream, {.gradient = slice.gradient,
                           .momentum = slice.first_moment,
                           .decay = muon.momentum,
