@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Blocks by methods: language models of 60 layers (120 sublayers), 100 steps on two ranks; the nll of the first and of the last ten steps.
+#
+#   tests/bench/block_methods.sh HADAL TEXT > tests/bench/results/block_methods.txt
+# TEXT: plain text, one passage a line. d_model 64, four heads, d_ff 128, 512 tokens a step, learning rate 1e-3, the same seed; what
+# is refused or failed says so. About ten minutes on two cores.
+set -euo pipefail
+export LC_ALL=C OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+hadal=$(realpath "$1") text=$(realpath "$2")
+cd "$(dirname "$0")/../.."
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+awk 'NF && ++n <= 20000' "$text" > "$work/text"
+"$hadal" prepare --monolingual --train "$work/text" --out "$work/data" --vocab-size 1000 > /dev/null
+echo "# $(date +%F), $(nproc) CPUs, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), hadal $(git describe --always --dirty)"
+blocks=(vaswani gpt2 bert llama qwen3 modernbert)
+echo "| method | $(printf '%s | ' "${blocks[@]}")"
+echo "|---|$(printf -- '---|%.0s' "${blocks[@]}")"
+for method in pre_ln post_ln deepnorm ln_scaling completep keel peri_ln; do
+  row="| $method |"
+  for block in "${blocks[@]}"; do
+    run=$work/$method-$block
+    if mpirun -n 2 --bind-to none --oversubscribe "$hadal" train configs/language_model/base.textproto "configs/block/$block.textproto" \
+      "configs/method/$method.textproto" --run-dir "$run" --set data.train="$work/data/train" --set 'data.validation=""' \
+      --set model.decoder_layers=60 --set model.d_model=64 --set model.d_ff=128 --set model.heads=4 --set batch.micro_batches=2 \
+      --set batch.target_tokens=256 --set batch.source_tokens=2 --set pipeline.threads=1 --set stop.steps=100 \
+      --set learning_rate.peak=1e-3 --set learning_rate.warmup_updates=20 --set checkpoint.save_at_end=false \
+      --set validation.every_steps=0 > "$run.log" 2>&1; then
+      row+=" $(python3 - "$run/metrics.jsonl" <<'PY'
+import json, sys
+nll = [step["nll"] for step in map(json.loads, open(sys.argv[1])) if "nll" in step and "step" in step]
+print(f"{sum(nll[:10]) / 10:.2f} → {sum(nll[-10:]) / 10:.2f}")
+PY
+      ) |"
+    else
+      row+=" $(grep -m1 -oE 'model: .*|diverged|not finite' "$run.log" | cut -c1-60 || echo failed) |"
+    fi
+  done
+  echo "$row"
+done
