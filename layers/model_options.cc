@@ -111,7 +111,7 @@ absl::Status ValidateBlock(const ModelOptions& options) {
   HADAL_RETURN_IF_ERROR(CheckWindows(options));
   if (!options.block.first_norm) {
     if (options.has_encoder()) HADAL_RETURN_IF_ERROR(CheckFirstNorm("encoder", options.encoder));
-    HADAL_RETURN_IF_ERROR(CheckFirstNorm("decoder", options.decoder));
+    if (options.has_decoder()) HADAL_RETURN_IF_ERROR(CheckFirstNorm("decoder", options.decoder));
   }
   HADAL_RETURN_IF_ERROR(InRange("block.norm_epsilon", options.block.norm_epsilon, 1e-12, 0.1));
   HADAL_RETURN_IF_ERROR(InRange("block.initial_deviation", options.block.initial_deviation, 0, 100));

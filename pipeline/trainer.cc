@@ -235,7 +235,10 @@ absl::StatusOr<StepResult> Trainer::Step() {
   progress_.update += result.applied ? 1 : 0;
   if (result.applied) {
     progress_.validation_nll = std::numeric_limits<double>::infinity();  // it was of the weights before
-    progress_.loss_trend = WithLoss(progress_.loss_trend, result.gradient.loss.MeanLoss(), options_.health.loss_spike);
+    if (result.gradient.loss.tokens > 0) {                               // none may be masked
+      progress_.loss_trend =
+          WithLoss(progress_.loss_trend, result.gradient.loss.MeanLoss(), options_.health.loss_spike);
+    }
   }
   progress_.epochs_done = batches_.epochs_done;
   progress_.place = order_.place();

@@ -91,7 +91,7 @@ absl::Status Validator::Run(Engine& engine, TrainingProgress& progress) {
                             .training = false};
   std::vector<LossSums> of_batches;
   HADAL_ASSIGN_OR_RETURN(const LossSums sums, engine.Evaluate(batches_, scalars, /*row_nll=*/nullptr, &of_batches));
-  const double nll = sums.MeanNll();
+  const double nll = sums.tokens > 0 ? sums.MeanNll() : NAN;  // without a masked token nothing is the best
   progress.validation_nll = nll;
   TranslatedValidation translated;
   if (bleu_) {

@@ -42,7 +42,7 @@ RunDiagnosis::RunDiagnosis(const ModelPlan& plan, const RateOptions& rate)
 }
 
 std::vector<std::string> RunDiagnosis::AfterStep(const StepMetrics& step, std::span<const PackedBatch> batches) {
-  if (step.skipped) return {};
+  if (step.skipped || step.target_tokens == 0) return {};
   for (const PackedBatch& batch : batches) {
     for (int64_t row = 0; row < batch.sentence_target_rows(); ++row) {
       ++token_counts_[static_cast<size_t>(batch.target[static_cast<size_t>(row)])];

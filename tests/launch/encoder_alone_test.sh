@@ -12,6 +12,10 @@ expect 0 "$hadal" prepare --monolingual --mask-token --train text/train.en --val
 says "201 ids"
 expect 0 "$hadal" prepare --monolingual --train text/train.en --out plain --vocab-size 200
 expect 2 "$hadal" prepare --mask-token --train text/train.en text/train.de --out pairs; says "give --monolingual"
+expect 2 "$hadal" prepare --monolingual --mask-token --tokenizer text/train.en --train text/train.en --out tokens
+says "does not read a tokenizer.json"
+(echo "a <mask> word"; cat text/train.en) > masked.en
+expect 2 "$hadal" prepare --monolingual --mask-token --vocab-type word --vocab-size 0 --train masked.en --out words; says "remove it from the text"
 cat > small.textproto <<'END'
 data { train: "data/train" validation: "data/valid" masking { share: 0.3 } }
 model { encoder_layers: 6 decoder_layers: 0 d_model: 64 d_ff: 128 heads: 4 max_positions: 128 dropout: 0.1 label_smoothing: 0 }
@@ -34,6 +38,12 @@ identical unbroken/$last broken/$last
 value() { grep '"event":"validation"' unbroken/metrics.jsonl | "$1" -n 1 | grep -o "\"$2\":[0-9.]*" | cut -d: -f2; }
 awk "BEGIN { exit !($(value tail nll) < $(value head nll) - 0.2) }" || fail "validation nll went from $(value head nll) to $(value tail nll)"
 awk "BEGIN { exit !($(value tail accuracy) > 0 && $(value tail accuracy) < 1) }" || fail "accuracy $(value tail accuracy)"
+
+# Pre-LN with ModernBERT's block; a validation without a masked token is not the best.
+expect 0 "$hadal" train small.textproto "$(dirname "$0")/../../configs/block/modernbert.textproto" --set pipeline.threads=1 \
+  --set model.residual.method=pre_ln --set data.masking.share=0.00001 --set stop.steps=4 --set validation.every_steps=2 --run-dir unmasked
+grep -q '"event":"validation".*"nll":null' unmasked/metrics.jsonl || fail "no validation without nll"
+[ ! -e unmasked/checkpoints/best ] || fail "a validation without nll is the best"
 
 # A vector for each line; it does not depend on the others.
 head -n 3 text/valid.en > three; tail -n 1 three > third

@@ -274,11 +274,14 @@ absl::StatusOr<std::unique_ptr<DocumentFile>> DocumentFile::Open(const std::stri
                                                                  bool blank_lines) {
   if (IsTokenFile(path)) return MegatronDocuments::Open(path.substr(0, path.size() - 4));
   if (field.empty()) return nullptr;
-  HADAL_ASSIGN_OR_RETURN(std::unique_ptr<std::istream> in, OpenText(path));
   std::error_code error;
-  const bool is_json = std::filesystem::is_regular_file(path, error) && IsJson(*in);  // a pipe can be read once
+  bool is_json = false;
+  if (std::filesystem::is_regular_file(path, error)) {  // a pipe can be opened and read once
+    HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<std::istream> in, OpenText(path));
+    is_json = IsJson(*in);
+  }
   if (!is_json && !blank_lines) return nullptr;
-  HADAL_ASSIGN_OR_RETURN(in, OpenText(path));  // from the beginning
+  HADAL_ASSIGN_OR_RETURN(std::unique_ptr<std::istream> in, OpenText(path));
   NumberedLines lines(path, std::move(in));
   if (is_json) return std::make_unique<JsonDocuments>(std::move(lines), field);
   return std::make_unique<Paragraphs>(std::move(lines));

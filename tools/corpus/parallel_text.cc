@@ -46,15 +46,21 @@ absl::StatusOr<ParallelReader::Side> ParallelReader::OpenSide(const std::string&
 }
 
 absl::StatusOr<ParallelReader> ParallelReader::Open(const TextPair& pair) {
-  HADAL_ASSIGN_OR_RETURN(Side target, OpenSide(pair.target));
+  std::unique_ptr<DocumentFile> documents;
+  if (pair.source.empty() && !pair.one_file && pair.features.empty()) {
+    HADAL_ASSIGN_OR_RETURN(documents, DocumentFile::Open(pair.target, pair.text_field, pair.blank_lines));
+  }
+  Side target{.path = pair.target};
+  if (documents == nullptr) {
+    HADAL_ASSIGN_OR_RETURN(target, OpenSide(pair.target));
+  }
   ParallelReader reader(std::move(target));
   reader.pair_ = pair;
+  reader.documents_ = std::move(documents);
   if (pair.one_file) {
     HADAL_ASSIGN_OR_RETURN(reader.pairs_, PairFile::Open(pair.target, pair.direction, pair.reversed));
   } else if (!pair.source.empty()) {
     HADAL_ASSIGN_OR_RETURN(reader.source_, OpenSide(pair.source));
-  } else if (pair.features.empty()) {
-    HADAL_ASSIGN_OR_RETURN(reader.documents_, DocumentFile::Open(pair.target, pair.text_field, pair.blank_lines));
   }
   return reader;
 }

@@ -73,6 +73,11 @@ absl::Status CheckOptions(const PrepareOptions& options) {
   if (options.mask_token && (!options.monolingual || options.features)) {
     return absl::InvalidArgumentError("--mask-token is for encoders alone, which read plain text; give --monolingual");
   }
+  if (options.mask_token && !options.tokenizer.empty()) {
+    return absl::InvalidArgumentError(
+        "--mask-token is for hadal's own vocabularies; an encoder alone does not read a tokenizer.json. Omit one of "
+        "--mask-token and --tokenizer");
+  }
   if (options.monolingual && (options.separate || options.source_vocabulary != options.target_vocabulary)) {
     return absl::InvalidArgumentError(
         "plain text has one side and one vocabulary; omit --separate, --source-vocab and --target-vocab");
@@ -541,7 +546,13 @@ absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out) {
     if (options.tags != LanguageTags::kNone) {
       HADAL_RETURN_IF_ERROR(AddTagsOf(splits, options.reserved_tags, *given));
     }
-    if (options.mask_token) HADAL_RETURN_IF_ERROR(AddMaskTokenTo(*given));
+    if (options.mask_token) {
+      if (given->target.Id(kMaskToken) != kUnknownToken) {
+        return absl::InvalidArgumentError(absl::StrCat("the training text contains the word ", std::string(kMaskToken),
+                                                       ", which --mask-token reserves; remove it from the text"));
+      }
+      HADAL_RETURN_IF_ERROR(AddMaskTokenTo(*given));
+    }
   }
   HADAL_ASSIGN_OR_RETURN(const PreparedVocabularies vocabularies, SaveVocabularies(*std::move(given), staged.output));
   DescribeVocabularies(vocabularies, options, out);

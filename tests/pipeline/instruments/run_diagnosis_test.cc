@@ -10,6 +10,7 @@ namespace hadal {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -23,6 +24,7 @@ struct Figures {
   double nll = 2;
   double learning_rate = 2e-3;
   std::vector<float> norms = std::vector<float>(kSublayers, 1.0f);
+  int64_t target_tokens = 10;
   bool skipped = false;
 };
 
@@ -39,6 +41,7 @@ class RunDiagnosisTest : public testing::Test {
                                 .update = update_,
                                 .nll = figures.nll,
                                 .learning_rate = figures.learning_rate,
+                                .target_tokens = figures.target_tokens,
                                 .skipped = figures.skipped,
                                 .depth_gradient_norms = figures.norms};
       for (const std::string& text : diagnosis_.AfterStep(metrics, batches_)) said.push_back(text);
@@ -156,6 +159,15 @@ TEST_F(RunDiagnosisTest, AJumpIsNamedWithItsRateAndItsDistanceFromWarmUp) {
                                 HasSubstr("learning rate was 0.002 there (peak 0.004), 7 updates after the end of"))));
 }
 
+// An encoder alone has none where no token is masked, and an nll of 0.
+TEST_F(RunDiagnosisTest, StepsWithoutTokensAreNoJump) {
+  EXPECT_THAT(To(200,
+                 [](int64_t step, Figures& figures) {
+                   if (step % 4 == 0) figures.target_tokens = 0, figures.nll = 0;
+                 }),
+              Each(Not(HasSubstr("jumped"))));
+}
+
 TEST_F(RunDiagnosisTest, ARateThatSpoilsTheFirstUpdatesIsAJumpFromTheFirstStep) {
   EXPECT_THAT(
       To(10, [](int64_t step, Figures& figures) { figures.nll = step == 1 ? 3.0 : 50.0; }),
@@ -174,7 +186,12 @@ TEST_F(RunDiagnosisTest, WithoutWarmUpAJumpSaysSo) {
     std::vector<std::string> said;
     for (int64_t step = 1; step <= 10; ++step) {
       said = diagnosis.AfterStep(
-          {.step = step, .update = step, .nll = step == 1 ? 3.0 : 50.0, .depth_gradient_norms = Figures().norms}, {});
+          {.step = step,
+           .update = step,
+           .nll = step == 1 ? 3.0 : 50.0,
+           .target_tokens = 1,
+           .depth_gradient_norms = Figures().norms},
+          {});
     }
     EXPECT_THAT(said, ElementsAre(HasSubstr(", without warm-up. What usually helps")));
   }
@@ -190,6 +207,7 @@ TEST(LanguageModelDiagnosis, ThereIsNoEncoderToBeWithoutGradient) {
                              .update = step,
                              .nll = 2,
                              .learning_rate = 2e-3,
+                             .target_tokens = 1,
                              .depth_gradient_norms = std::vector<float>(plan.options.decoder_sublayers(), 1.0f)},
                             {}),
         IsEmpty());

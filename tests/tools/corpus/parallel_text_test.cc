@@ -236,12 +236,14 @@ TEST_F(ParallelTextTest, PlainTextIsTheTargetAlone) {
 TEST_F(ParallelTextTest, APipeIsReadOnce) {
   const std::string pipe = directory_ / "pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  std::thread writer([&] { std::ofstream(pipe) << "a\n"; });
-  auto reader = ParallelReader::Open({.source = "", .target = pipe});
-  ParallelLine line;
-  ASSERT_TRUE(reader.ok() && *reader->Next(line)) << reader.status();
-  EXPECT_EQ(line.target, "a");
-  writer.join();
+  for (const bool blank_lines : {false, true}) {
+    std::thread writer([&] { std::ofstream(pipe) << "a\n"; });
+    auto reader = ParallelReader::Open({.source = "", .target = pipe, .blank_lines = blank_lines});
+    ParallelLine line;
+    ASSERT_TRUE(reader.ok() && *reader->Next(line)) << reader.status();
+    EXPECT_EQ(line.target, "a");
+    writer.join();
+  }
 }
 
 TEST_F(ParallelTextTest, WhatIsNoFileIsRefusedBeforeReading) {
