@@ -185,13 +185,12 @@ TEST_F(RunDiagnosisTest, WithoutWarmUpAJumpSaysSo) {
     RunDiagnosis diagnosis(plan_, rate);
     std::vector<std::string> said;
     for (int64_t step = 1; step <= 10; ++step) {
-      said = diagnosis.AfterStep(
-          {.step = step,
-           .update = step,
-           .nll = step == 1 ? 3.0 : 50.0,
-           .target_tokens = 1,
-           .depth_gradient_norms = Figures().norms},
-          {});
+      said = diagnosis.AfterStep({.step = step,
+                                  .update = step,
+                                  .nll = step == 1 ? 3.0 : 50.0,
+                                  .target_tokens = 1,
+                                  .depth_gradient_norms = Figures().norms},
+                                 {});
     }
     EXPECT_THAT(said, ElementsAre(HasSubstr(", without warm-up. What usually helps")));
   }
