@@ -292,7 +292,7 @@ TEST_F(ResumeGridTest, OnlyARunWithoutWeightsDrawsNewOnes) {
   }
 }
 
-// Momentum of whole matrices, whoever owned them.
+// Muon: the momentum of a matrix is the same for every owner.
 TEST_F(ResumeGridTest, MuonsMomentumToo) {
   options_.optimizer.kind = OptimizerKind::kMuon;
   const std::vector<double> unbroken = Train(options_, {1, 2}, kStepsBefore + kStepsAfter, "");
