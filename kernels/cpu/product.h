@@ -10,8 +10,8 @@
 // Blocks of m, n and k, threads and the vector's width change no bit, and a row of C does not depend on the others.
 // Method: a tile of C, 6 rows (AVX-512: 14) by 2 vectors, stays in registers. Up to kProductBlock terms of B are copied
 // into panels of two vectors' columns that stay in the L2 cache, unless B is in panels; rows of A into the L1 cache.
-// The next block of k starts from C. A product of few rows (decoding) reads B once, in place. The shape of C decides how
-// threads share its rows and columns.
+// The next block of k starts from C. A product of few rows (decoding) reads B once, in place. The shape of C decides
+// how threads share its rows and columns.
 // Edges: tiles with fewer rows, and a copy of the last columns of a tile.
 #pragma once
 
