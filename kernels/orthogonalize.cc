@@ -162,6 +162,7 @@ void Orthogonalize(const Stream& stream, const OrthogonalizeArgs& args) {
     Gram(stream, places.x, places.gram);
     const AnyMatrix polynomial = Polynomial(stream, args.iteration, places);
     const AnyMatrix next = step + 1 == args.iteration.steps ? AnyMatrix(args.u) : places.other;
+    HADAL_CHECK(next.data != places.x.data);
     if (args.u.rows <= args.u.columns) {
       LinearBackwardInput(stream, {.dy = polynomial, .weight = places.x, .dx = next});
     } else {

@@ -63,6 +63,7 @@ TEST(TraceJson, ArrowsBarsAndWaits) {
   EXPECT_EQ(Count(trace, "ph", "f"), 2);
   EXPECT_EQ(Count(trace, "name", "wait for activations 0"), 1);
   EXPECT_EQ(Count(trace, "name", "wait for activations 1"), 0);
+  EXPECT_EQ(Count(trace, "name", "receive activations 0"), 1);
   EXPECT_EQ(Count(trace, "name", "in flight: activations 1"), 2);
   for (const auto& event : trace["traceEvents"]) {
     if (event.value("name", "") != "in flight: activations 1") continue;
