@@ -87,7 +87,7 @@ def hadal_seconds(hadal, folder, d, heads, d_ff, layers):
     sets = {"data.train": folder / "data/train", "data.validation": '""', "model.decoder_layers": layers, "model.d_model": d,
             "model.d_ff": d_ff, "model.heads": heads, "model.dropout": 0, "batch.micro_batches": 1, "batch.target_tokens": ROWS * LENGTH,
             "stop.steps": SKIPPED + STEPS, "checkpoint.save_at_end": "false", "validation.every_steps": 0,
-            "logging.every_steps": 1, "instruments.depth_every_steps": 0, "pipeline.threads": THREADS}
+            "logging.every_steps": 1, "instruments.enabled": "false", "pipeline.threads": THREADS}
     subprocess.run(["rm", "-rf", run], check=True)
     subprocess.run([hadal, "train", "configs/language_model/base.textproto", "configs/block/llama.textproto", "configs/method/pre_ln.textproto",
                     "--run-dir", run, *(f"--set={name}={value}" for name, value in sets.items())],
