@@ -38,7 +38,7 @@ print(f"{sum(nll[:10]) / 10:.2f} → {sum(nll[-10:]) / 10:.2f}")
 PY
       ) |"
     else
-      row+=" $(grep -m1 -oE 'model: .*|diverged|not finite' "$run.log" | cut -c1-60 || echo failed) |"
+      row+=" $(sed -nE 's/.*model: ([a-z_.]+).*/refused: \1/p; s/.*(diverged|not finite).*/\1/p' "$run.log" | head -1 | grep . || echo failed) |"
     fi
   done
   echo "$row"
