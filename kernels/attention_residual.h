@@ -1,4 +1,4 @@
-// Attention Residuals: what sublayers read from all sums before them (arXiv 2603.15031; the delta form arXiv 2605.18855).
+// Attention Residuals (arXiv 2603.15031; the delta form arXiv 2605.18855): what a sublayer reads of all sums before it.
 //
 //   V_0 … V_{K-1} the sources, of a token: the embedding and the sums of the finished blocks; P the open block's sum
 //   l_j = (w ⊙ g)·V_j / rms(V_j), rms(V) = sqrt(mean(V²) + ε)      a reader has w and g, both [d]
@@ -19,8 +19,8 @@
 // into calls. The gradients of w and g: fp32 over the rows of a block of kReaderRowBlock and over the sources,
 // ascending, then in double over the blocks, ascending. A row's results depend on no other row; the number of threads
 // and Q change no bit of a reader's results. With one source and no P, h = V_0 exactly.
-// REQUIRES: matching shapes (aborts with both values otherwise); contiguous rows; K ≥ 1; 1 ≤ Q ≤ kMostReaders. Blocking on the CPU,
-// asynchronous on a device; allocates nothing.
+// REQUIRES: matching shapes (aborts with both values otherwise); contiguous rows; K ≥ 1; 1 ≤ Q ≤ kMostReaders.
+// Blocking on the CPU, asynchronous on a device; allocates nothing.
 #pragma once
 
 #include <span>

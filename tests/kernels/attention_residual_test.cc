@@ -1,6 +1,9 @@
 #include "kernels/attention_residual.h"
 
+#include <array>
+
 #include "gtest/gtest.h"
+#include "kernels/weighted_sum.h"
 #include "tests/kernels/attention_residual_run.h"
 #include "tests/support/each_instruction_set.h"
 #include "tests/support/random_inputs.h"
@@ -50,6 +53,18 @@ TEST(AttentionResidualTest, NeitherThreadsNorCallsChangeABit) {
 TEST(AttentionResidualTest, OneSourceIsReadAsItIs) {
   const AttentionResidualCase c(7, 21, 1, 1, /*adds=*/false, /*first_is_plain=*/false);
   EXPECT_TRUE(SameBits(RunAttentionResidual(Lab(), c, 1).h, c.x));
+}
+
+// At w = 0 it is DLCL's average.
+TEST(AttentionResidualTest, StartsAsTheAverageOfTheSources) {
+  AttentionResidualCase c(5, 21, 6, 1, /*adds=*/false, /*first_is_plain=*/false);
+  c.query.assign(c.query.size(), 0);
+  const StridedMatrix x(c.x, 6 * 5, 21, 0, 0);
+  const std::vector<float> weights(6, 1.0f / 6);
+  OwnedMatrix average(5, 21);
+  WeightedSumForward(Stream::Cpu(1),
+                     {.x = StridedMatrix(x).view(), .weights = {weights.data(), 6}, .y = average.view()});
+  EXPECT_TRUE(SameBits(RunAttentionResidual(Lab(), c, 1).h, average.values));
 }
 
 // The size of a logit has no limit: the largest is subtracted.
