@@ -16,6 +16,7 @@
 #include "kernels/adam.h"
 #include "kernels/add.h"
 #include "kernels/attention.h"
+#include "kernels/attention_residual.h"
 #include "kernels/cached_attention.h"
 #include "kernels/column_merge.h"
 #include "kernels/convert.h"
@@ -78,6 +79,10 @@ struct DeviceKernels {
   DeviceKernel<MuonMomentumArgs> muon_momentum = nullptr;
   DeviceKernel<MuonStepArgs> muon_step = nullptr;
   DeviceKernel<PolynomialArgs> polynomial = nullptr;
+  DeviceKernel<ReadOpenForwardArgs> read_open_forward = nullptr;
+  DeviceKernel<ReadOpenBackwardArgs> read_open_backward = nullptr;
+  DeviceKernel<ReadSourcesForwardArgs> read_sources_forward = nullptr;
+  DeviceKernel<ReadSourcesBackwardArgs> read_sources_backward = nullptr;
   DeviceKernel<ReluBackwardArgs> relu_backward = nullptr;
   DeviceKernel<ResidualNormForwardArgs> residual_norm_forward = nullptr;
   DeviceKernel<ResidualNormBackwardArgs> residual_norm_backward = nullptr;

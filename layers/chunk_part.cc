@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/attention.h"
+#include "kernels/attention_residual.h"
 #include "kernels/hyper_connection.h"
 #include "kernels/residual_norm.h"
 #include "kernels/weighted_sum.h"
@@ -65,7 +66,8 @@ Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, 
   attended_slice_ = reserve(rows * query_width_);
   const StackMethod &encoder = plan.options.encoder, &decoder = plan.options.decoder;
   const int32_t residuals = std::max(encoder.residual_streams, decoder.residual_streams);
-  if (encoder.skip_gain != 0 || decoder.skip_gain != 0 || residuals > 1) {
+  if (encoder.skip_gain != 0 || decoder.skip_gain != 0 || residuals > 1 || encoder.reads_blocks() ||
+      decoder.reads_blocks()) {
     layer_input_slice_ = layout.Reserve<float>(category, rows * d);
   }
   const bool hidden_norm = encoder.ffn_inner_norm || decoder.ffn_inner_norm;
@@ -76,6 +78,11 @@ Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, 
     partial_floats_ = std::max(partial_floats_, WeightedSumPartials(rows, entries));
   }
   partial_floats_ = std::max(partial_floats_, HyperPartials(rows, residuals));
+  for (const Stack stack : {Stack::kEncoder, Stack::kDecoder}) {
+    if (!plan.ReadsBlocks(stack)) continue;
+    const int64_t readers = std::min(kMostReaders, int64_t{plan.BlockSublayers(stack)});
+    partial_floats_ = std::max(partial_floats_, ReaderPartials(rows, d, readers));
+  }
   partial_slice_ = layout.Reserve<float>(category, partial_floats_);
   if (stream.kind() == DeviceKind::kCpu) return;
   gradient_batch_ = std::make_unique<GradientBatch>();

@@ -73,7 +73,7 @@ class Workspace {
   AnyMatrix normed_queries(int64_t rows) const { return {normed_queries_, rows, query_width_, storage_}; }
   AnyMatrix normed_keys(int64_t rows) const { return {normed_keys_, rows, key_width_, storage_}; }
   // fp32. With a skip from a layer's input to its last sum (B2T): the gradient of that input through the skip. With
-  // several residual streams: the gradient of what a sublayer reads from them, and later of its result.
+  // several residual streams or blocks: the gradient of what a sublayer reads from them, and later of its result.
   Matrix layer_input_gradient(int64_t rows) const { return {layer_input_, rows, width_}; }
   Vector attention_scratch() const { return {attention_, attention_floats_}; }
   Vector norm_partials() const { return {partials_, partial_floats_}; }
@@ -229,6 +229,10 @@ struct PartTensors {
   // the same after every sublayer. Empty: there is none, or this is a recomputation, which does not update it.
   Matrix second;    // [R, d]
   Matrix d_second;  // [R, d]; written by SecondStreamEnd, read by segments
+  // In a stack that reads blocks (block_reader.h), fp32: the open block's sum before the part, and its gradient (=),
+  // which may be the memory of d_y. Empty where a block begins.
+  Matrix open;    // [R, d]
+  Matrix d_open;  // [R, d]
   // saved_bytes() bytes, written by Forward for backward. The last saved_input_bytes() of them, which BackwardWeight
   // does not read, are in `saved_input` instead if that is not null.
   std::byte *saved = nullptr, *saved_input = nullptr;
@@ -250,6 +254,8 @@ class ChunkPart {
   virtual int64_t saved_input_bytes() const { return 0; }
   virtual int32_t steps() const { return 1; }
   virtual int64_t pending_bytes(int32_t /*step*/) const { return 0; }
+  // Whether each step of backward completes the gradients of a sublayer, or only the last one those of all.
+  virtual bool completes_by_step() const { return true; }
 
   virtual void Forward(const SublayerContext& context, const PartTensors& tensors) const = 0;
   // REQUIRES: steps are called in descending order.
@@ -299,5 +305,8 @@ std::unique_ptr<ChunkPart> MakeSegment(const ModelPlan& plan, int32_t first, int
 // A part of MakeSegment: for a stack with several residual streams.
 std::unique_ptr<ChunkPart> MakeHyperSegment(const ModelPlan& plan, int32_t first, int32_t last,
                                             const ActivationCapacity& capacity);
+// Likewise for a stack that reads blocks.
+std::unique_ptr<ChunkPart> MakeBlockReadingSegment(const ModelPlan& plan, int32_t first, int32_t last,
+                                                   const ActivationCapacity& capacity);
 
 }  // namespace hadal

@@ -68,6 +68,10 @@ absl::Status CheckDeviceSupport(const ModelPlan& plan, const DeviceKernels& kern
   if (kernels.weighted_sum_forward == nullptr && (plan.Combines(Stack::kEncoder) || plan.Combines(Stack::kDecoder))) {
     return Missing("weighted_sum (DLCL)");
   }
+  if (kernels.read_sources_forward == nullptr &&
+      (plan.ReadsBlocks(Stack::kEncoder) || plan.ReadsBlocks(Stack::kDecoder))) {
+    return Missing("attention_residual (Attention Residuals)");
+  }
   if (kernels.unfold == nullptr && model.reads_speech()) return Missing("unfold (speech)");
   if (kernels.hyper_read_forward == nullptr && HasRole(plan, {ParameterRole::kHyperMapWeight})) {
     return Missing("hyper_connection (mHC)");

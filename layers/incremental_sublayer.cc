@@ -85,6 +85,7 @@ IncrementalSublayer::IncrementalSublayer(const ModelPlan& plan, int32_t sublayer
       keeps_input_(kind_ == SublayerKind::kSelfAttention && plan.options.decoder.skip_gain != 0),
       begins_stack_(plan.begins_stack(sublayer)),
       ends_stack_(plan.ends_stack(sublayer + 1)),
+      reads_blocks_(plan.ReadsBlocks(Stack::kDecoder)),
       residuals_(plan.Residuals(Stack::kDecoder)),
       head_norms_(plan, sublayer),
       reach_(plan.Reach(sublayer)),
@@ -325,6 +326,11 @@ void IncrementalSublayer::Close(const IncrementalContext& context, ConstAnyMatri
 void IncrementalSublayer::Step(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix cache, AnyMatrix out,
                                Matrix second) const {
   if (hyper_weight_ >= 0) return HyperStep(context, x, cache, out);
+  if (reads_blocks_) {
+    const AnyMatrix branch = Branch(context, BranchInput(context, x), cache);
+    if (second.empty()) return AddBranch(context, x, 0, branch, out);
+    return AddBranch(context, second, 1, branch, out);
+  }
   if (keeps_input_) {
     context.stream.Copy(context.scratch.layer_input(x.rows).data, x.data, x.bytes());
   }
@@ -344,6 +350,15 @@ AnyMatrix IncrementalSublayer::Branch(const IncrementalContext& context, ConstAn
       FeedForward(context, input, branch);
   }
   return branch;
+}
+
+void IncrementalSublayer::AddBranch(const IncrementalContext& context, ConstAnyMatrix x, float residual_gain,
+                                    AnyMatrix branch, AnyMatrix out) const {
+  ResidualNormForwardArgs args{.residual = x, .branch = branch, .residual_gain = residual_gain, .sum = out};
+  if (output_norm_scale_ < 0) args.bias = context.parameters.WeightVector(output_bias_);
+  args.branch_gain = BranchGain(record_, context.update);
+  args.device_branch_gain = DeviceBranchGain(context);
+  ResidualNormForward(context.stream, args);
 }
 
 void IncrementalSublayer::HyperStep(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix cache,
@@ -366,14 +381,10 @@ void IncrementalSublayer::HyperStep(const IncrementalContext& context, ConstAnyM
                                     .rstd = scratch.rstd(rows),
                                     .u = read});
   const AnyMatrix branch = Branch(context, BranchInput(context, read), cache);
-  ResidualNormForwardArgs result{.residual = read, .branch = branch, .residual_gain = 0};
-  if (output_norm_scale_ < 0) result.bias = parameters.WeightVector(output_bias_);
-  result.branch_gain = BranchGain(record_, context.update);
-  result.device_branch_gain = DeviceBranchGain(context);
-  result.sum = scratch.sum(rows);
-  ResidualNormForward(context.stream, result);
+  const Matrix result = scratch.sum(rows).floats();
+  AddBranch(context, read, 0, branch, result);
   const Matrix y = ends_stack_ ? scratch.residuals(rows) : Matrix(out.floats().data, rows, columns);
-  HyperWriteForward(context.stream, {.x = residuals, .maps = maps, .f = result.sum.floats(), .y = y});
+  HyperWriteForward(context.stream, {.x = residuals, .maps = maps, .f = result, .y = y});
   if (!ends_stack_) return;
   SumResiduals(context.stream, {.x = y, .gain = 1.0f / static_cast<float>(residuals_), .y = read});
   Norm(context, norm_behind_, read, out);

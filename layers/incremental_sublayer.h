@@ -147,7 +147,9 @@ class IncrementalSublayer {
   // Writes to `out` the sublayer's result with its residual connection. x, out [B, d], in the residual stream's type;
   // after the last sublayer of a stack that does not combine its layers, `out` has the type that products read
   // (out_storage()). `out` must not alias x. `cache` [cache rows, 2·K·D]: of the layer; not read by a feed-forward.
-  // `second` [B, d]: the stack's second stream, updated in place (second_stream.h); empty if it has none.
+  // `second` [B, d]: the stack's second stream, updated in place (second_stream.h); empty if it has none. In a stack
+  // that reads blocks (block_reader.h) x is what the sublayer reads, `second` the open sum, empty at a block's start,
+  // and `out` the sum behind, which may be `second`.
   void Step(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix cache, AnyMatrix out, Matrix second) const;
   // The type of `out`, and the number of residual streams in it.
   Storage out_storage() const { return out_storage_; }
@@ -174,6 +176,9 @@ class IncrementalSublayer {
                 Matrix second) const;
   // Returns F(input), which is in the scratch.
   AnyMatrix Branch(const IncrementalContext& context, ConstAnyMatrix input, AnyMatrix cache) const;
+  // out = r·x + b·(branch + bias), without what a norm or a skip adds.
+  void AddBranch(const IncrementalContext& context, ConstAnyMatrix x, float residual_gain, AnyMatrix branch,
+                 AnyMatrix out) const;
   // Step with several streams.
   void HyperStep(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix cache, AnyMatrix out) const;
   // Converts the sum to `out` if no norm does so: by learned scalars, by rounding, or not at all.
@@ -186,7 +191,7 @@ class IncrementalSublayer {
   int64_t d_model_, d_ff_, query_width_, key_width_;
   int32_t heads_, group_;
   bool keeps_input_;  // the first sublayer of a layer whose last sum adds the layer's input
-  bool begins_stack_, ends_stack_;
+  bool begins_stack_, ends_stack_, reads_blocks_;
   int64_t residuals_;
   // Parameters. q, k and v of self-attention are consecutive, and so are k and v of cross-attention, and their biases.
   int32_t input_weight_ = -1, input_bias_ = -1;          // q, or fc1

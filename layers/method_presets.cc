@@ -37,6 +37,8 @@ constexpr Word<ResidualMethod> kMethodWords[] = {
     {"completep", ResidualMethod::kCompleteP},
     {"residual_dual", ResidualMethod::kResidualDual},
     {"mhc", ResidualMethod::kMhc},
+    {"attn_res", ResidualMethod::kAttnRes},
+    {"attn_res_delta", ResidualMethod::kAttnResDelta},
 };
 
 // `beta` for every matrix that DeepNorm scales: all but query and key.
@@ -244,6 +246,12 @@ void SetMethod(ResidualMethod method, ModelOptions& options) {
       return SetBoth({.second_stream_gain = 0.05}, WeightDistribution::kXavierUniform, options);
     case ResidualMethod::kMhc:
       return SetBoth({.norm = NormPlacement::kPre, .residual_streams = 4}, WeightDistribution::kXavierUniform, options);
+    case ResidualMethod::kAttnRes:
+    case ResidualMethod::kAttnResDelta:
+      return SetBoth({.norm = NormPlacement::kPre,
+                      .attention_residual_blocks = 16,
+                      .attention_residual_delta = method == ResidualMethod::kAttnResDelta},
+                     WeightDistribution::kXavierUniform, options);
     case ResidualMethod::kTFixup:
       return ApplyTFixup(options);
     case ResidualMethod::kSubLn:

@@ -45,6 +45,10 @@
 //                        0.05 F(x) without norms
 //   mhc            pre   four streams, which branches     as post_ln; maps Xavier, gates 0.01, biases 0
 //                        read and write by learned maps
+//   attn_res       pre   a softmax over the sums of       as post_ln; queries 0, their norms' scales 1
+//                        16 blocks
+//   attn_res_delta pre   1; the stream, and a softmax     as attn_res
+//                        over the sums of 16 blocks
 //
 // method_presets.md has the constants without an encoder or without a decoder, the sources, and the choices where a
 // paper and its code differ.
@@ -85,6 +89,8 @@ enum class ResidualMethod : int32_t {
   kCompleteP,
   kResidualDual,
   kMhc,
+  kAttnRes,
+  kAttnResDelta,
 };
 
 const std::vector<ResidualMethod>& AllResidualMethods();

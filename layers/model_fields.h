@@ -80,6 +80,9 @@ void ForEachStackField(Visit visit) {
   visit("adam_epsilon_factor", &StackMethod::adam_epsilon_factor, kLater);
   visit("second_stream_gain", &StackMethod::second_stream_gain, kLater);
   visit("residual_streams", &StackMethod::residual_streams, kLater);
+  visit("attention_residual_blocks", &StackMethod::attention_residual_blocks, kLater);
+  visit("attention_residual_block_sublayers", &StackMethod::attention_residual_block_sublayers, kLater);
+  visit("attention_residual_delta", &StackMethod::attention_residual_delta, kLater);
 }
 
 // Calls visit(name, member), or visit(name, member, words) for a choice, for each field of Block, without an age.

@@ -16,23 +16,43 @@ absl::Status InRange(const char* field, double value, double low, double high) {
   return absl::InvalidArgumentError(absl::StrCat("model: ", field, " = ", value, ", allowed: ", low, " to ", high));
 }
 
-// Several residual streams replace what other methods do with one.
+// What neither several residual streams nor sums of blocks, which replace the residual stream, have; null: nothing.
+const char* GainOfOneStream(const StackMethod& stack) {
+  return stack.norm != NormPlacement::kPre ? "norm is not \"pre\""
+         : stack.post_norm_share > 0       ? "post_norm_share is not 0"
+         : stack.residual_gain != 1        ? "residual_gain is not 1"
+         : stack.omega != Omega::kNone     ? "omega is not \"none\""
+         : stack.skip_gain != 0            ? "skip_gain is not 0"
+         : stack.layer_gain != 1           ? "layer_gain is not 1"
+         : stack.learned_branch_gain       ? "learned_branch_gain is set"
+         : stack.combine_layers            ? "combine_layers is set"
+         : stack.fixup_scalars             ? "fixup_scalars is set"
+                                           : nullptr;
+}
+
 absl::Status ValidateResiduals(const char* name, const StackMethod& stack) {
-  const char* const other = stack.norm != NormPlacement::kPre ? "norm is not \"pre\""
-                            : stack.post_norm_share > 0       ? "post_norm_share is not 0"
-                            : stack.residual_gain != 1        ? "residual_gain is not 1"
-                            : stack.omega != Omega::kNone     ? "omega is not \"none\""
-                            : stack.skip_gain != 0            ? "skip_gain is not 0"
-                            : stack.layer_gain != 1           ? "layer_gain is not 1"
-                            : stack.learned_branch_gain       ? "learned_branch_gain is set"
-                            : stack.combine_layers            ? "combine_layers is set"
-                            : stack.fixup_scalars             ? "fixup_scalars is set"
-                                                              : nullptr;
+  const char* const other = GainOfOneStream(stack);
   if (other == nullptr) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("model: residual_streams of the ", name, " is ",
                                                  stack.residual_streams, ", but ", other,
                                                  ": learned maps take the place of gains and skips. Set "
                                                  "residual_streams to 1, or the other to its value in \"mhc\"."));
+}
+
+absl::Status ValidateBlockReaders(const char* name, const StackMethod& stack) {
+  HADAL_RETURN_IF_ERROR(InRange("attention_residual_blocks", stack.attention_residual_blocks, 0, 30000));
+  HADAL_RETURN_IF_ERROR(
+      InRange("attention_residual_block_sublayers", stack.attention_residual_block_sublayers, 0, 30000));
+  const bool reads = stack.reads_blocks();
+  const char* const other = !reads && stack.attention_residual_delta ? "there are no blocks (attention_residual_blocks)"
+                            : !reads                                 ? nullptr
+                            : stack.residual_streams > 1             ? "residual_streams is not 1"
+                                                                     : GainOfOneStream(stack);
+  if (other == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "model: the ", name, " has attention_residual_", reads ? "blocks" : "delta", ", but ", other,
+      ": sums of blocks take the place of the residual stream. Set attention_residual_blocks, _block_sublayers and "
+      "_delta to 0, 0 and false, or the other to its value in \"attn_res\"."));
 }
 
 absl::Status CheckHeads(const ModelOptions& options) {
@@ -157,6 +177,7 @@ absl::Status ValidateStack(const char* name, const StackMethod& stack) {
   }
   HADAL_RETURN_IF_ERROR(InRange("residual_streams", stack.residual_streams, 1, kMostResiduals));
   if (stack.residual_streams > 1) HADAL_RETURN_IF_ERROR(ValidateResiduals(name, stack));
+  HADAL_RETURN_IF_ERROR(ValidateBlockReaders(name, stack));
   if (!stack.fixup_scalars) return absl::OkStatus();
   const char* const other = stack.learned_branch_gain ? "learned_branch_gain: a branch has one learned gain"
                             : stack.ffn_inner_norm    ? "ffn_inner_norm: both stand in front of W_2"
@@ -171,7 +192,8 @@ absl::Status CheckBaseWidth(const ModelOptions& options) {
   if (options.base_width == 0) return absl::OkStatus();
   HADAL_RETURN_IF_ERROR(InRange("base_width", options.base_width, 1, 65536));
   const auto is_pre_ln = [](const StackMethod& stack) {
-    return stack.norm == NormPlacement::kPre && stack.post_norm_share == 0 && !stack.combine_layers;
+    return stack.norm == NormPlacement::kPre && stack.post_norm_share == 0 && !stack.combine_layers &&
+           !stack.reads_blocks();
   };
   const bool pre_ln = is_pre_ln(options.decoder) && (!options.has_encoder() || is_pre_ln(options.encoder));
   const char* const other = options.adaptive()       ? "an adaptive softmax"

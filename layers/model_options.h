@@ -81,6 +81,17 @@ struct StackMethod {
   // layers before them (DLCL, Wang et al. 2019; layer_combination.h).
   bool combine_layers = false;
 
+  // Sublayers read a softmax over the embedding, the sums of blocks of sublayers before them and the open block's sum,
+  // by learned queries (Attention Residuals, arXiv 2603.15031; block_reader.h). The stack has so many blocks, as equal
+  // as ⌈sublayers / blocks⌉ a block makes them; 0: none.
+  int32_t attention_residual_blocks = 0;
+  // Not 0: the sublayers of a block, in place of the number of blocks.
+  int32_t attention_residual_block_sublayers = 0;
+  // They read the residual stream and add that softmax over the finished blocks to it (Delta Attention Residuals, arXiv
+  // 2605.18855).
+  bool attention_residual_delta = false;
+  bool reads_blocks() const { return attention_residual_blocks > 0 || attention_residual_block_sublayers > 0; }
+
   // Learned parts of branches beside their products; each starts as the identity (chunk_part.h).
   bool branch_input_norm = false;      // every branch: F(LN(x)), in addition to `norm` (Keel, arXiv 2601.19895)
   bool branch_output_norm = false;     // every branch: LN(F(x)) (Peri-LN, arXiv 2502.02732)

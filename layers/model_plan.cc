@@ -107,6 +107,11 @@ uint64_t ModelPlan::Hash() const {
   if (std::any_of(second_gains.begin(), second_gains.end(), [](float gain) { return gain != 0; })) {
     AppendList(second_gains, body);
   }
+  for (const Stack stack : {Stack::kEncoder, Stack::kDecoder}) {
+    if (!ReadsBlocks(stack)) continue;
+    AppendValue(BlockSublayers(stack), body);
+    AppendValue((stack == Stack::kEncoder ? options.encoder : options.decoder).attention_residual_delta, body);
+  }
   if (options.block != Block()) {
     const Block& b = options.block;
     for (const double field : {double(b.norm), b.norm_epsilon, double(b.activation)}) AppendValue(field, body);
@@ -181,7 +186,32 @@ bool ModelPlan::uses_muon(int32_t parameter) const {
   }
 }
 
+int32_t ModelPlan::BlockSublayers(Stack stack) const {
+  const bool encodes = stack == Stack::kEncoder;
+  const StackMethod& method = encodes ? options.encoder : options.decoder;
+  if (method.attention_residual_block_sublayers > 0) return method.attention_residual_block_sublayers;
+  const int32_t blocks = method.attention_residual_blocks;
+  return ((encodes ? options.encoder_sublayers() : options.decoder_sublayers()) + blocks - 1) / blocks;
+}
+
+int32_t ModelPlan::OpenSublayers(int32_t position) const {
+  if (ends_stack(position)) return 0;
+  const Stack stack = StackBefore(position);
+  const int32_t embedding = stack == Stack::kEncoder ? source_embedding() : target_embedding();
+  return (position - embedding - 1) % BlockSublayers(stack);
+}
+
+int32_t ModelPlan::HistoryBefore(int32_t position) const {
+  if (begins_stack(position)) return 1;
+  const SublayerRecord& before = sublayers[position - 1];
+  if (Combines(before.stack)) return before.layer + (before.kind == SublayerKind::kFeedForward ? 2 : 1);
+  const int32_t embedding = before.stack == Stack::kEncoder ? source_embedding() : target_embedding();
+  const int32_t length = BlockSublayers(before.stack), behind = position - embedding - 1;
+  return 1 + (ends_stack(position) ? behind + length - 1 : behind) / length;
+}
+
 int32_t ModelPlan::NormBehind(int32_t sublayer) const {
+  if (ReadsBlocks(sublayers[sublayer].stack)) return -1;  // BlockReadingEnd has it
   return ParameterOf(sublayer, Combines(sublayers[sublayer].stack) ? ParameterRole::kCombinationNormScale
                                                                    : ParameterRole::kClosingNormScale);
 }
@@ -193,6 +223,8 @@ int32_t ModelPlan::NextCut(int32_t position) const {
 }
 
 int32_t ModelPlan::SegmentEnd(int32_t begin, int32_t length, int32_t last) const {
+  const Stack stack = sublayers[begin].stack;
+  if (ReadsBlocks(stack)) last = std::min(last, begin - OpenSublayers(begin) + BlockSublayers(stack));
   int32_t end = begin + 1;
   while (end < std::min(begin + length, last) && sublayers[end].norm == sublayers[begin].norm) ++end;
   return NextCut(end);

@@ -136,6 +136,11 @@ enum class ParameterRole : int32_t {
   kHeadNormScale,
   kHeadNormShift,
   kLogitBias,
+  // What a sublayer reads of its stack's blocks (block_reader.h), and what follows the stack.
+  kReaderQuery,
+  kReaderScale,
+  kClosingReaderQuery,
+  kClosingReaderScale,
 };
 
 enum class InitKind : int32_t { kZero, kOne, kUniform, kNormal, kConstant };
@@ -212,6 +217,22 @@ struct ModelPlan {
   bool Combines(Stack stack) const {
     return (stack == Stack::kEncoder ? options.encoder : options.decoder).combine_layers;
   }
+  // Whether a stack's sublayers read the sums of the blocks before them (block_reader.h).
+  bool ReadsBlocks(Stack stack) const {
+    return (stack == Stack::kEncoder ? options.encoder : options.decoder).reads_blocks();
+  }
+  // Then: the sublayers of a block, and how many of the open block precede `position`, which begins or follows one of
+  // the stack's sublayers; 0 where a block begins, and behind the stack.
+  int32_t BlockSublayers(Stack stack) const;
+  int32_t OpenSublayers(int32_t position) const;
+  // Whether a stack keeps the tensors that several layers or blocks read, its history, and the number of these before
+  // `position` (as above).
+  bool KeepsHistory(Stack stack) const { return Combines(stack) || ReadsBlocks(stack); }
+  int32_t HistoryBefore(int32_t position) const;
+  // The stack whose residual sublayer is in front of `position`, or else the one that begins there.
+  Stack StackBefore(int32_t position) const {
+    return sublayers[sublayers[position - 1].layer >= 0 ? position - 1 : position].stack;
+  }
   // The form of every norm of the model.
   NormForm norm_form() const {
     return {.centred = options.block.norm == NormKind::kLayer,
@@ -233,6 +254,8 @@ struct ModelPlan {
   }
   // The parameter of the shift of the norm whose scale is the parameter `scale`; −1: norms have no shift.
   int32_t NormShift(int32_t scale) const { return options.block.norm_shift ? scale + 1 : -1; }
+  // Whether a second matrix passes along a stack: a second stream, or within a block that block's sum.
+  bool HasSecond(Stack stack) const { return HasSecondStream(stack) || ReadsBlocks(stack); }
   // Whether a stack has a second stream (second_stream.h).
   bool HasSecondStream(Stack stack) const {
     return (stack == Stack::kEncoder ? options.encoder : options.decoder).second_stream_gain != 0;
@@ -260,7 +283,7 @@ struct ModelPlan {
   }
   // The type of the output of a segment (segment.cc) of `stack` that ends before `end`.
   Storage segment_storage(Stack stack, int32_t end) const {
-    return ends_stack(end) && !Combines(stack) ? compute_storage : residual_storage(stack);
+    return ends_stack(end) && !KeepsHistory(stack) ? compute_storage : residual_storage(stack);
   }
   // Whether `position` is the first one after a stack.
   bool ends_stack(int32_t position) const { return position == encoder_end() || position == output_head(); }
@@ -276,7 +299,8 @@ struct ModelPlan {
   int32_t NextCut(int32_t position) const;
 
   // Returns the end of the segment (segment.cc) that begins at `begin`: after at most `length` sublayers, and at most
-  // `last`, moved to where the list may be cut. A segment has one placement of norms.
+  // `last`, moved to where the list may be cut. A segment has one placement of norms
+  // and, in a stack that reads blocks, is part of one.
   int32_t SegmentEnd(int32_t begin, int32_t length, int32_t last) const;
 
   // Returns the number of consecutive parameters, from its table on, that a sublayer uses as tables: 1, or all of

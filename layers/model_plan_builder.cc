@@ -258,6 +258,11 @@ class PlanBuilder {
       AddParameter(ParameterRole::kOmega, InitKind::kConstant, start, options_.d_model, 1);
     }
     if (method.residual_streams > 1) AddHyperMaps(method.residual_streams);
+    const bool begins_stack = sublayer.kind == SublayerKind::kSelfAttention && sublayer.layer == 0;
+    if (method.reads_blocks() && !begins_stack) AddReader(ParameterRole::kReaderQuery);
+    if (closing && method.reads_blocks() && !method.attention_residual_delta) {
+      AddReader(ParameterRole::kClosingReaderQuery);
+    }
     if (!closing || (sublayer.norm != NormPlacement::kPre && sublayer.second_gain == 0)) return;
     sublayer.closing_norm = 1;
     AddLayerNorm(ParameterRole::kClosingNormScale, options_.d_model);
@@ -266,6 +271,12 @@ class PlanBuilder {
     ParameterRecord& scale = plan_.parameters[plan_.parameters.size() - behind];  // it scales the logits
     scale.init = InitKind::kConstant;
     scale.init_scale = static_cast<float>(1 / std::sqrt(options_.width_multiplier()));
+  }
+
+  // At first its softmax is uniform. The role of the scale follows that of the query.
+  void AddReader(ParameterRole query) {
+    AddParameter(query, InitKind::kZero, 0, options_.d_model, 1);
+    AddParameter(static_cast<ParameterRole>(static_cast<int32_t>(query) + 1), InitKind::kOne, 0, options_.d_model, 1);
   }
 
   // Gates of 0.01 and no bias: at first H_pre is near 1/2, H_post near 1, H_res near 1/n everywhere.

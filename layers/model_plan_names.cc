@@ -119,6 +119,14 @@ const char* RoleSuffix(ParameterRole role) {
       return "lm_head.layer_norm.bias";
     case ParameterRole::kLogitBias:
       return "lm_head.bias";
+    case ParameterRole::kReaderQuery:
+      return "_res_proj.weight";
+    case ParameterRole::kReaderScale:
+      return "_res_norm.weight";
+    case ParameterRole::kClosingReaderQuery:
+      return "output_attn_res_proj.weight";
+    case ParameterRole::kClosingReaderScale:
+      return "output_attn_res_norm.weight";
   }
   return "";
 }
@@ -138,7 +146,9 @@ bool IsCombinationNorm(ParameterRole role) {
 // Parameters of the whole stack.
 bool IsOfStack(ParameterRole role) {
   return role == ParameterRole::kClosingShift || role == ParameterRole::kClosingScale ||
-         role == ParameterRole::kPositionTable || role >= ParameterRole::kEmbeddingNormScale;
+         role == ParameterRole::kPositionTable ||
+         (role >= ParameterRole::kEmbeddingNormScale && role != ParameterRole::kReaderQuery &&
+          role != ParameterRole::kReaderScale);
 }
 
 // Parameters that fairseq has no name for; the feed-forward has them under "ffn.".
@@ -160,6 +170,11 @@ bool IsOutputNorm(ParameterRole role) {
 // self-attention's "attn_ln".
 const char* ModulePrefix(SublayerKind kind, ParameterRole role) {
   const bool norm = IsNorm(role);
+  if (role == ParameterRole::kReaderQuery || role == ParameterRole::kReaderScale) {
+    return kind == SublayerKind::kSelfAttention    ? "self_attn"
+           : kind == SublayerKind::kCrossAttention ? "encoder_attn"
+                                                   : "ffn";
+  }
   if (role == ParameterRole::kLearnedGain) return "";
   if (IsInputNorm(role) || IsOutputNorm(role)) {
     const bool input = IsInputNorm(role);

@@ -537,6 +537,7 @@ std::unique_ptr<ChunkPart> MakeSegment(const ModelPlan& plan, int32_t first, int
   if (plan.Residuals(plan.sublayers[first].stack) > 1) {
     return MakeHyperSegment(plan, first, last, capacity);
   }
+  if (plan.ReadsBlocks(plan.sublayers[first].stack)) return MakeBlockReadingSegment(plan, first, last, capacity);
   return std::make_unique<Segment>(plan, first, last, capacity);
 }
 

@@ -7,6 +7,7 @@
 
 #include "kernels/activation.h"
 #include "kernels/adam.h"
+#include "kernels/attention_residual.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/embedding.h"
 #include "kernels/glu.h"
@@ -38,6 +39,10 @@ void HyperWriteBackward(const Stream& stream, const HyperWriteBackwardArgs& args
 void HyperReadBackward(const Stream& stream, const HyperReadBackwardArgs& args);
 void CopyToResiduals(const Stream& stream, const CopyToResidualsArgs& args);
 void SumResiduals(const Stream& stream, const SumResidualsArgs& args);
+void ReadOpenForward(const Stream& stream, const ReadOpenForwardArgs& args);
+void ReadOpenBackward(const Stream& stream, const ReadOpenBackwardArgs& args);
+void ReadSourcesForward(const Stream& stream, const ReadSourcesForwardArgs& args);
+void ReadSourcesBackward(const Stream& stream, const ReadSourcesBackwardArgs& args);
 void ResidualNormForward(const Stream& stream, const ResidualNormForwardArgs& args);
 void ResidualNormBackward(const Stream& stream, const ResidualNormBackwardArgs& args);
 void ShiftScaleForward(const Stream& stream, const ShiftScaleForwardArgs& args);

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "pipeline/checkpoint/checkpoint_manifest.h"
 #include "runtime/math.h"
 #include "runtime/status_macros.h"
@@ -115,6 +116,7 @@ std::string LossChange(const Copy& copy) {
     return absl::StrCat("residual_gain ", s.residual_gain, ", skip_gain ", s.skip_gain);
   };
   if (copy.plan.Residuals(sublayer.stack) > 1) return "mixes residual streams";
+  if (copy.plan.ReadsBlocks(sublayer.stack)) return "reads sums of blocks, which other sublayers then make";
   if (sublayer.norm != source.norm) return "has its norm at another place than in the checkpoint";
   const bool same = sublayer.residual_gain == source.residual_gain && sublayer.skip_gain == source.skip_gain;
   const bool one = sublayer.residual_gain == 1 && sublayer.skip_gain == 0;
@@ -191,8 +193,12 @@ absl::StatusOr<std::vector<DeepenedParameter>> DeepenedParameters(const ModelPla
   std::vector<DeepenedParameter> starts;
   std::vector<bool> used(checkpoint.size());
   for (size_t p = 0; p < model.size(); ++p) {
-    const Origin origin = OriginOf(model[p].name, before, after);
-    const auto found = by_name.find(origin.name);
+    Origin origin = OriginOf(model[p].name, before, after);
+    auto found = by_name.find(origin.name);
+    if (found == by_name.end()) {  // a stack's first sublayer has no query: a copy takes its layer's feed-forward's
+      absl::StrReplaceAll({{".self_attn_res_", ".ffn_res_"}}, &origin.name);
+      found = by_name.find(origin.name);
+    }
     if (found == by_name.end()) {
       return absl::FailedPreconditionError(
           absl::StrCat("the checkpoint has no ", origin.name, ", from which ", model[p].name, " would start"));

@@ -43,8 +43,9 @@ struct DeepenedParameter {
 // Returns how each parameter of `to` starts from a checkpoint of `from`.
 // Errors: FailedPrecondition, naming the first parameter of either for which the other has none or one of another shape
 // (so it is for methods with a table over all layers, dlcl), or the stack of which `from` has more layers; by kZero
-// also the first sublayer that would change the loss (of mhc and b2t_no_ln any; of mix_ln one whose layer has its norms
-// elsewhere than in the checkpoint).
+// also the first sublayer that would change the loss (of mhc, attn_res and b2t_no_ln any; of mix_ln one whose layer has
+// its norms elsewhere than in the checkpoint). A copy of the first self-attention of attn_res, which has no query,
+// takes its layer's feed-forward's.
 absl::StatusOr<std::vector<DeepenedParameter>> DeepenedParameters(const ModelPlan& from, const ModelPlan& to,
                                                                   DeepeningRule rule);
 

@@ -28,8 +28,8 @@ DecodeBuffers::DecodeBuffers(const ModelPlan& plan, const DecodeCapacity& capaci
     slice = layout.ReserveBytes("decode workspace", std::max(bytes_of(Stack::kEncoder, capacity.source_rows),
                                                              bytes_of(Stack::kDecoder, capacity.rows)));
   }
-  const int64_t second_rows = std::max(plan.HasSecondStream(Stack::kEncoder) ? capacity.source_rows : 0,
-                                       plan.HasSecondStream(Stack::kDecoder) ? capacity.rows : 0);
+  const int64_t second_rows = std::max(plan.HasSecond(Stack::kEncoder) ? capacity.source_rows : 0,
+                                       plan.HasSecond(Stack::kDecoder) ? capacity.rows : 0);
   if (second_rows > 0) second_slice_ = layout.Reserve<float>("decode workspace", second_rows * width_);
 }
 

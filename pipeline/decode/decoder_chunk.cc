@@ -85,16 +85,22 @@ DecoderChunk::DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, c
   if (launching.graphs) graphs_ = std::make_unique<GraphCache>(3 * capacity.lanes);
 }
 
-int64_t DecoderChunk::AddHistory(const ModelPlan& plan, int32_t first, int32_t last, int64_t rows,
-                                 std::optional<LayerCombination>& closing) {
-  if (first >= last || !plan.Combines(plan.sublayers[first].stack)) return 0;
-  const Storage storage = plan.residual_storage(plan.sublayers[first].stack);
-  buffers_.RequireHistory((plan.sublayers[last - 1].layer + 2) * rows * d_model_ * BytesOf(storage));
+int64_t DecoderChunk::AddHistory(const ModelPlan& plan, int32_t first, int32_t last, int64_t rows, Closing& closing) {
+  if (first >= last || !plan.KeepsHistory(plan.sublayers[first].stack)) return 0;
+  const Stack stack = plan.sublayers[first].stack;
+  const int64_t entries = plan.HistoryBefore(last);
+  buffers_.RequireHistory(entries * rows * d_model_ * BytesOf(plan.residual_storage(stack)));
   if (plan.ends_stack(last)) {
-    closing.emplace(plan, last - 1, rows);
-    buffers_.RequireSaved(closing->saved_bytes());
+    closing.entries = entries;
+    if (plan.Combines(stack)) {
+      closing.combination.emplace(plan, last - 1, rows);
+      buffers_.RequireSaved(closing.combination->saved_bytes());
+    } else {
+      closing.reading.emplace(plan, last - 1, rows);
+      buffers_.RequireSaved(closing.reading->saved_bytes());
+    }
   }
-  return plan.sublayers[first].layer + 1;
+  return plan.HistoryBefore(first);
 }
 
 void DecoderChunk::AddEncoderSegments(const ModelPlan& plan, const DecodeCapacity& capacity) {
@@ -126,8 +132,14 @@ void DecoderChunk::AddDecoderSublayers(const ModelPlan& plan, const DecodeCapaci
           "decode caches", lanes_ * cache_rows_ * 2 * plan.options.key_width() * BytesOf(plan.compute_storage)));
     }
     decoder_.push_back({IncrementalSublayer(plan, s), static_cast<int32_t>(cache_slices_.size()) - 1});
-    if (!plan.Combines(Stack::kDecoder)) continue;
     DecoderSublayer& added = decoder_.back();
+    if (plan.ReadsBlocks(Stack::kDecoder)) {
+      added.reader.emplace(plan, s, s + 1);
+      buffers_.RequireSaved(added.reader->At(nullptr, capacity.rows).bytes);
+      added.in_block = plan.OpenSublayers(s) > 0;
+      if (plan.OpenSublayers(s + 1) == 0) added.entry = added.reader->sources();
+    }
+    if (!plan.Combines(Stack::kDecoder)) continue;
     if (record.kind == SublayerKind::kFeedForward) added.entry = record.layer + 1;
     if (record.kind != SublayerKind::kSelfAttention) continue;
     added.combination.emplace(plan, s, capacity.rows);
@@ -195,21 +207,31 @@ ConstAnyMatrix DecoderChunk::EncodeSublayers(const SublayerContext& context, con
   const int64_t rows = context.batch.source_rows();
   const Storage stored = plan_.residual_storage(Stack::kEncoder);
   const Matrix second = Second(Stack::kEncoder, rows);
+  const bool reads_blocks = plan_.ReadsBlocks(Stack::kEncoder);
   int at = 0;
   ConstAnyMatrix residual = EncodeInput(rows);
   if (front_end_ != nullptr) {
     front_end_->Forward(context, {.y = EncodeInput(rows), .saved = buffers_.saved()});
   }
   for (const auto& [segment, first, end] : encoder_) {
-    const int64_t entries = plan_.Combines(Stack::kEncoder) ? plan_.sublayers[first].layer + 1 : 0;
-    const AnyMatrix out = entries > 0 ? buffers_.history(entries + 1, rows, stored).Rows(entries * rows, rows)
-                                      : buffers_.residual(++at, plan_.ResidualsBefore(end) * rows,
-                                                          plan_.segment_storage(Stack::kEncoder, end));
-    segment->Forward(context, {.x = residual, .y = out, .second = second, .saved = buffers_.saved()});
-    residual = entries > 0 ? buffers_.history(entries + 1, rows, stored) : out;
+    const int64_t entries = plan_.KeepsHistory(Stack::kEncoder) ? plan_.HistoryBefore(first) : 0;
+    const bool in_block = reads_blocks && plan_.OpenSublayers(first) > 0,
+               leaves_open = reads_blocks && plan_.OpenSublayers(end) > 0;
+    const AnyMatrix out = leaves_open   ? AnyMatrix(buffers_.second(rows))
+                          : entries > 0 ? buffers_.history(entries + 1, rows, stored).Rows(entries * rows, rows)
+                                        : buffers_.residual(++at, plan_.ResidualsBefore(end) * rows,
+                                                            plan_.segment_storage(Stack::kEncoder, end));
+    segment->Forward(context, {.x = residual,
+                               .y = out,
+                               .second = second,
+                               .open = in_block ? buffers_.second(rows) : Matrix(),
+                               .saved = buffers_.saved()});
+    if (!leaves_open) residual = entries > 0 ? buffers_.history(entries + 1, rows, stored) : out;
     context.Progress();
   }
-  if (encoder_closing_) residual = Close(*encoder_closing_, context.stream, context.parameters, Stack::kEncoder, rows);
+  if (encoder_closing_.entries > 0) {
+    residual = Close(encoder_closing_, context.stream, context.parameters, Stack::kEncoder, rows);
+  }
   if (encoder_second_end_) {
     const AnyMatrix out = buffers_.residual(++at, rows, plan_.compute_storage);
     encoder_second_end_->Forward(context, {.x = residual, .y = out, .second = second, .saved = buffers_.saved()});
@@ -224,12 +246,34 @@ ConstAnyMatrix DecoderChunk::EncodeSublayers(const SublayerContext& context, con
   return residual;
 }
 
-ConstAnyMatrix DecoderChunk::Close(const LayerCombination& closing, const Stream& stream,
-                                   const ParameterStore& parameters, Stack stack, int64_t rows) const {
+ConstAnyMatrix DecoderChunk::Close(const Closing& closing, const Stream& stream, const ParameterStore& parameters,
+                                   Stack stack, int64_t rows) const {
   const AnyMatrix out = buffers_.residual(0, rows, plan_.compute_storage);
-  const AnyMatrix history = buffers_.history(closing.entries(), rows, plan_.residual_storage(stack));
-  closing.Combine(stream, parameters, history, buffers_.saved(), out);
+  const AnyMatrix history = buffers_.history(closing.entries, rows, plan_.residual_storage(stack));
+  if (closing.combination) {
+    closing.combination->Combine(stream, parameters, history, buffers_.saved(), out);
+  } else {
+    closing.reading->Read(stream, parameters, history.floats(), buffers_.saved(), out);
+  }
   return out;
+}
+
+ConstAnyMatrix DecoderChunk::ReadHistory(const IncrementalContext& context, const DecoderSublayer& s, ConstAnyMatrix x,
+                                         int& at) const {
+  const int64_t rows = context.rows.rows();
+  const Storage stored = plan_.residual_storage(Stack::kDecoder);
+  if (s.combination) {
+    const AnyMatrix combined = buffers_.residual(++at, rows, stored);
+    s.combination->Combine(context.stream, context.parameters, buffers_.history(s.combination->entries(), rows, stored),
+                           buffers_.saved(), combined);
+    return combined;
+  }
+  if (!s.reader) return x;
+  const BlockReader::Saved read = s.reader->At(buffers_.saved(), rows);
+  s.reader->ReadSources(context.stream, context.parameters,
+                        buffers_.history(s.reader->sources(), rows, stored).floats(), read);
+  if (s.in_block) s.reader->ReadOpen(context.stream, context.parameters, 0, buffers_.second(rows), read);
+  return read.read;
 }
 
 ConstAnyMatrix DecoderChunk::StepSublayers(const IncrementalContext& context, int32_t lane) const {
@@ -243,21 +287,20 @@ ConstAnyMatrix DecoderChunk::StepSublayers(const IncrementalContext& context, in
                                  context.rows.positions, context.rows.device_tokens, StepInput(rows));
   }
   for (const DecoderSublayer& s : decoder_) {
-    if (s.combination) {
-      const AnyMatrix combined = buffers_.residual(++at, rows, stored);
-      s.combination->Combine(context.stream, context.parameters,
-                             buffers_.history(s.combination->entries(), rows, stored), buffers_.saved(), combined);
-      x = combined;
-    }
-    const AnyMatrix out = s.entry >= 0
-                              ? buffers_.history(s.entry + 1, rows, stored).Rows(s.entry * rows, rows)
+    const AnyMatrix out = s.entry >= 0 ? buffers_.history(s.entry + 1, rows, stored).Rows(s.entry * rows, rows)
+                          : s.reader
+                              ? AnyMatrix(buffers_.second(rows))
                               : buffers_.residual(++at, s.sublayer.out_residuals() * rows, s.sublayer.out_storage());
     const bool attends = s.sublayer.kind() != SublayerKind::kFeedForward;
-    s.sublayer.Step(context, x, attends ? CacheOf(s, lane) : AnyMatrix(), out, second);
-    // Behind a layer that others read the residual stream is the history.
-    x = s.entry >= 0 ? buffers_.history(s.entry + 1, rows, stored) : out;
+    s.sublayer.Step(context, ReadHistory(context, s, x, at), attends ? CacheOf(s, lane) : AnyMatrix(), out,
+                    s.in_block ? buffers_.second(rows) : second);
+    // Behind a layer or block that others read, and within a block, the residual stream is the history.
+    const int64_t entries = s.entry >= 0 ? s.entry + 1 : s.reader ? s.reader->sources() : 0;
+    x = entries > 0 ? buffers_.history(entries, rows, stored) : out;
   }
-  if (decoder_closing_) x = Close(*decoder_closing_, context.stream, context.parameters, Stack::kDecoder, rows);
+  if (decoder_closing_.entries > 0) {
+    x = Close(decoder_closing_, context.stream, context.parameters, Stack::kDecoder, rows);
+  }
   if (decoder_second_end_) {
     const AnyMatrix out = buffers_.residual(++at, rows, plan_.compute_storage);
     decoder_second_end_->Close(context.stream, context.parameters,

@@ -18,6 +18,7 @@
 #include <optional>
 #include <vector>
 
+#include "layers/block_reader.h"
 #include "layers/candidate_head.h"
 #include "layers/chunk_part.h"
 #include "layers/incremental_sublayer.h"
@@ -58,8 +59,8 @@ class DecoderChunk {
   bool steps() const { return step_input_ || embedding_target_.has_value(); }
 
   // The buffer for the residual from the border before the chunk; the caller fills it before Encode or Step if
-  // encode_input() or step_input(). It has `rows` rows for each residual stream or, in a stack that combines its
-  // layers, for each earlier layer's output (an "entry").
+  // encode_input() or step_input(). It has `rows` rows for each residual stream or, in a stack that keeps its history,
+  // for each of its entries so far.
   AnyMatrix EncodeInput(int64_t rows) const {
     return Input(encode_history_, encode_residuals_ * rows, encode_storage_);
   }
@@ -93,9 +94,11 @@ class DecoderChunk {
   struct DecoderSublayer {
     IncrementalSublayer sublayer;
     int32_t cache = 0;  // index in caches_
-    // For a stack that combines its layers: what a layer's first sublayer reads, and the entry that its last one
-    // writes.
+    // For a stack that keeps its history: what a layer's first sublayer reads of it, or any sublayer and of the open
+    // block's sum; and the entry that the sublayer writes.
     std::optional<LayerCombination> combination = {};
+    std::optional<BlockReader> reader = {};
+    bool in_block = false;
     int64_t entry = -1;
   };
 
@@ -107,10 +110,15 @@ class DecoderChunk {
   ConstAnyMatrix StepSublayers(const IncrementalContext& context, int32_t lane) const;
   void AddEncoderSegments(const ModelPlan& plan, const DecodeCapacity& capacity);
   void AddDecoderSublayers(const ModelPlan& plan, const DecodeCapacity& capacity, ArenaLayout& layout);
-  // If the stack of the sublayers [first, last) here combines its layers: adds its history and returns the number of
-  // entries before them. Otherwise returns 0.
-  int64_t AddHistory(const ModelPlan& plan, int32_t first, int32_t last, int64_t rows,
-                     std::optional<LayerCombination>& closing);
+  // What closes a stack that keeps its history.
+  struct Closing {
+    std::optional<LayerCombination> combination;
+    std::optional<BlockReadingEnd> reading;
+    int64_t entries = 0;
+  };
+  // If the stack of the sublayers [first, last) here keeps its history: adds that and returns the number of entries
+  // before them. Otherwise returns 0.
+  int64_t AddHistory(const ModelPlan& plan, int32_t first, int32_t last, int64_t rows, Closing& closing);
   AnyMatrix Input(int64_t history_entries, int64_t rows, Storage storage) const {
     return history_entries > 0 ? buffers_.history(history_entries, rows, storage) : buffers_.residual(0, rows, storage);
   }
@@ -121,9 +129,12 @@ class DecoderChunk {
   Matrix Second(Stack stack, int64_t rows) const {
     return plan_.HasSecondStream(stack) ? buffers_.second(rows) : Matrix();
   }
-  // Closes a stack that combines its layers, once its history is complete. Returns the stack's output stream.
-  ConstAnyMatrix Close(const LayerCombination& closing, const Stream& stream, const ParameterStore& parameters,
-                       Stack stack, int64_t rows) const;
+  // Closes a stack that keeps its history, once that is complete. Returns the stack's output stream.
+  ConstAnyMatrix Close(const Closing& closing, const Stream& stream, const ParameterStore& parameters, Stack stack,
+                       int64_t rows) const;
+  // What a decoder sublayer reads of the history, and of the open sum: x, or what it computes of that.
+  ConstAnyMatrix ReadHistory(const IncrementalContext& context, const DecoderSublayer& s, ConstAnyMatrix x,
+                             int& at) const;
   AnyMatrix CacheOf(const DecoderSublayer& s, int32_t lane) const {
     const AnyMatrix all(caches_[s.cache], lanes_ * cache_rows_, 2 * plan_.options.key_width(), plan_.compute_storage);
     return all.Rows(lane * cache_rows_, cache_rows_);
@@ -141,8 +152,8 @@ class DecoderChunk {
   std::vector<DecoderSublayer> decoder_;
   Storage encode_storage_, step_storage_;              // of the input streams
   int64_t encode_residuals_ = 1, step_residuals_ = 1;  // of the input streams
-  int64_t encode_history_ = 0, step_history_ = 0;      // entries of earlier chunks; 0: that stack does not combine
-  std::optional<LayerCombination> encoder_closing_, decoder_closing_;
+  int64_t encode_history_ = 0, step_history_ = 0;      // entries of earlier chunks; 0: that stack keeps none
+  Closing encoder_closing_, decoder_closing_;
   std::optional<SecondStreamEnd> encoder_second_end_, decoder_second_end_;
   std::optional<Stack> input_second_, output_second_;  // whose second stream crosses the borders
   std::optional<CandidateHead> head_;

@@ -31,18 +31,29 @@ Stage::Stage(const ModelPlan& plan, const PipelineLayout& pipeline, int rank, co
       shared_(plan, pipeline.capacity, purpose, layout) {
   const bool trains = purpose == Purpose::kTraining;
   for (int c = 0; c < pipeline.shape.chunks; ++c) {
-    const ChunkSpec spec{
-        .first = pipeline.first_sublayer(rank, c),
-        .last = pipeline.last_sublayer(rank, c),
-        .slots = trains ? pipeline.peak_live[rank][c] : 1,
-        .input_slots = trains ? DivisorFrom(pipeline.peak_input[rank][c], pipeline.peak_live[rank][c]) : 1,
-        .pending_slots = trains ? pipeline.pending_slots(rank, c) : 0,
-        .recompute_every = trains ? pipeline.recompute_every : 1,
-        .purpose = purpose,
-        .on_device = stream.kind() != DeviceKind::kCpu,
-        .graphs = pipeline.graphs,
-        .replicas = pipeline.grid.replicas,
-        .inputs_on_device = pipeline.device_transfers};
+    const int chunk = pipeline.shape.GlobalChunk(rank, c), next = chunk + pipeline.shape.stages;
+    const auto known = [&](int in_front) {
+      const bool crosses = in_front > 0 && in_front < pipeline.shape.global_chunks();
+      return crosses ? EdgesInFrontOf(plan, pipeline, in_front)[0].known : 0;
+    };
+    // Every schedule runs a chunk for S micro-batches before the rank's next chunk, which may need a history of each.
+    const int needed = known(next) > 0 ? pipeline.shape.stages : 1;
+    const int32_t slots = std::max(trains ? pipeline.peak_live[rank][c] : 1, needed);
+    const int64_t known_inputs = known(chunk);
+    const ChunkSpec spec{.first = pipeline.first_sublayer(rank, c),
+                         .last = pipeline.last_sublayer(rank, c),
+                         .slots = slots,
+                         .input_slots = trains ? DivisorFrom(pipeline.peak_input[rank][c], slots) : 1,
+                         .pending_slots = trains ? pipeline.pending_slots(rank, c) : 0,
+                         .recompute_every = trains ? pipeline.recompute_every : 1,
+                         .purpose = purpose,
+                         .on_device = stream.kind() != DeviceKind::kCpu,
+                         .graphs = pipeline.graphs,
+                         .replicas = pipeline.grid.replicas,
+                         .inputs_on_device = pipeline.device_transfers,
+                         .known_inputs = known_inputs,
+                         .known_outputs = known(chunk + 1),
+                         .before = known_inputs > 0 ? chunks_.back().get() : nullptr};
     chunks_.push_back(std::make_unique<Chunk>(plan, spec, pipeline.capacity, shared_, layout));
   }
   shared_.ReserveRequired(trains ? pipeline.peak_pending[rank] : 0, layout);

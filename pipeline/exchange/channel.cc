@@ -15,13 +15,15 @@ MessageHeader HeaderOf(const PackedBatch& batch, int64_t step) {
   return {step, batch.micro_batch, batch.source_rows(), batch.target_rows()};
 }
 
-int64_t RowsOf(const Edge& edge, const PackedBatch& batch) {
-  return edge.entries * (edge.rows == Stack::kEncoder ? batch.source_rows() : batch.target_rows());
+int64_t RowsOf(const ChannelSpec& spec, const Edge& edge, const PackedBatch& batch) {
+  return edge.entries_of(spec.gradients) * (edge.rows == Stack::kEncoder ? batch.source_rows() : batch.target_rows());
 }
 
 int64_t BytesOf(const ChannelSpec& spec, const PackedBatch& batch) {
   int64_t bytes = kMessageHeaderBytes;
-  for (const Edge& edge : spec.edges) bytes += RowsOf(edge, batch) * spec.width * BytesOf(spec.StorageOf(edge));
+  for (const Edge& edge : spec.edges) {
+    bytes += RowsOf(spec, edge, batch) * spec.width * BytesOf(edge.storage_of(spec.gradients));
+  }
   return bytes;
 }
 
@@ -83,7 +85,8 @@ absl::Status SendChannel::Send(const Stream& stream, const PackedBatch& batch, i
   std::byte* at = buffer + kMessageHeaderBytes;
   HADAL_CHECK_EQ(edges.size(), spec_.edges.size());
   for (size_t i = 0; i < edges.size(); ++i) {
-    HADAL_CHECK(edges[i].storage == spec_.StorageOf(spec_.edges[i]));
+    HADAL_CHECK(edges[i].storage == spec_.edges[i].storage_of(spec_.gradients));
+    HADAL_CHECK_EQ(edges[i].rows, RowsOf(spec_, spec_.edges[i], batch));
     const int64_t bytes = edges[i].bytes();
     spec_.on_device ? stream.Copy(at, edges[i].data, bytes) : stream.ToHost(at, edges[i].data, bytes);
     at += bytes;
@@ -199,7 +202,7 @@ EdgeViews ReceiveChannel::Front(const PackedBatch& batch) const {
   EdgeViews edges;
   const std::byte* at = buffers_ + released_ % spec_.buffers * spec_.message_bytes() + kMessageHeaderBytes;
   for (const Edge& edge : spec_.edges) {
-    const ConstAnyMatrix view(at, RowsOf(edge, batch), spec_.width, spec_.StorageOf(edge));
+    const ConstAnyMatrix view(at, RowsOf(spec_, edge, batch), spec_.width, edge.storage_of(spec_.gradients));
     edges.push_back(view);
     at += view.bytes();
   }
@@ -216,13 +219,14 @@ Channels::Channels(const ModelPlan& plan, const PipelineLayout& pipeline, int ra
     : chunks_(pipeline.shape.chunks) {
   const ScheduleShape& shape = pipeline.shape;
   for (int c = 0; c < shape.chunks; ++c) {
-    const auto spec = [&](Operation operation, int32_t border) {
+    // `behind`: the global chunk behind the border.
+    const auto spec = [&](Operation operation, int behind) {
       const Channel channel = ChannelOf(shape, rank, {operation, c, 0});
       const bool forward = operation == Operation::kReceiveForward || operation == Operation::kSendForward;
       return ChannelSpec{.number = channel.number,
                          .peer = IsSend(operation) ? channel.receiver : channel.sender,
                          .name = absl::StrCat(forward ? "activations" : "gradients", " of chunk ", c),
-                         .edges = BorderEdges(plan, border),
+                         .edges = EdgesInFrontOf(plan, pipeline, behind),
                          .gradients = !forward,
                          .capacity = pipeline.capacity,
                          .width = plan.options.d_model,
@@ -232,15 +236,15 @@ Channels::Channels(const ModelPlan& plan, const PipelineLayout& pipeline, int ra
     };
     OfChunk& channels = chunks_[c];
     if (!shape.IsFirst(rank, c)) {
-      const int32_t border = pipeline.first_sublayer(rank, c);
-      channels.receive_forward.emplace(spec(Operation::kReceiveForward, border), layout);
-      if (purpose == Purpose::kTraining) channels.send_backward.emplace(spec(Operation::kSendBackward, border), layout);
+      const int behind = shape.GlobalChunk(rank, c);
+      channels.receive_forward.emplace(spec(Operation::kReceiveForward, behind), layout);
+      if (purpose == Purpose::kTraining) channels.send_backward.emplace(spec(Operation::kSendBackward, behind), layout);
     }
     if (!shape.IsLast(rank, c)) {
-      const int32_t border = pipeline.last_sublayer(rank, c);
-      channels.send_forward.emplace(spec(Operation::kSendForward, border), layout);
+      const int behind = shape.GlobalChunk(rank, c) + 1;
+      channels.send_forward.emplace(spec(Operation::kSendForward, behind), layout);
       if (purpose == Purpose::kTraining)
-        channels.receive_backward.emplace(spec(Operation::kReceiveBackward, border), layout);
+        channels.receive_backward.emplace(spec(Operation::kReceiveBackward, behind), layout);
     }
   }
 }

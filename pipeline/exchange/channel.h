@@ -56,7 +56,6 @@ struct ChannelSpec {
   bool on_device = false;  // whether the buffers are in device memory
   bool to_self = false;    // whether `peer` is this rank
 
-  Storage StorageOf(const Edge& edge) const { return gradients ? edge.gradient : edge.values; }
   int64_t message_bytes() const;  // at full capacity, header included
   bool has_header() const { return !(on_device && to_self); }
 };

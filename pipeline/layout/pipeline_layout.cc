@@ -58,10 +58,13 @@ ReplayCosts CostsOfChunks(const PipelineLayout& pipeline) {
 // 61 for each of backward's two, measured at width 512 with AVX-512; slower processors have slower memories, too.
 constexpr double kCombinedEntryCost = 32;
 
-// Entries of the histories that a sublayer reads whole.
+// Entries of the histories that a sublayer reads whole; where a block's sublayers read them together, its share.
 double CombinedEntries(const ModelPlan& plan, int32_t sublayer) {
   const int32_t weights = plan.ParameterOf(sublayer, ParameterRole::kCombinationWeight);
-  return weights < 0 ? 0 : static_cast<double>(plan.parameters[weights].elements());
+  if (weights >= 0) return static_cast<double>(plan.parameters[weights].elements());
+  const SublayerRecord& record = plan.sublayers[sublayer];
+  if (record.layer < 0 || !plan.ReadsBlocks(record.stack)) return 0;
+  return static_cast<double>(plan.HistoryBefore(sublayer)) / plan.BlockSublayers(record.stack);
 }
 
 // That every border's messages can be sent by MPI.
@@ -69,7 +72,8 @@ absl::Status CheckMessages(const ModelPlan& plan, const PipelineLayout& pipeline
   for (size_t g = 1; g + 1 < pipeline.borders.size(); ++g) {
     const int32_t border = pipeline.borders[g];
     for (const bool gradients : {false, true}) {
-      const int64_t bytes = MessageBytes(BorderEdges(plan, border), gradients, pipeline.capacity, plan.options.d_model);
+      const int64_t bytes = MessageBytes(EdgesInFrontOf(plan, pipeline, static_cast<int>(g)), gradients,
+                                         pipeline.capacity, plan.options.d_model);
       if (bytes <= Communicator::kLongestMessageBytes) continue;
       return absl::InvalidArgumentError(absl::StrCat(
           "the ", gradients ? "gradients" : "activations", " that cross the border in front of sublayer ", border,
@@ -124,8 +128,16 @@ absl::Status MakePrograms(PipelineLayout& pipeline) {
 
 int64_t MessageBytes(std::span<const Edge> edges, bool gradients, const ActivationCapacity& capacity, int64_t width) {
   int64_t bytes = kMessageHeaderBytes;
-  for (const Edge& edge : edges) bytes += EdgeBytes(edge, gradients ? edge.gradient : edge.values, capacity, width);
+  for (const Edge& edge : edges) bytes += EdgeBytes(edge, gradients, capacity, width);
   return ArenaLayout::Aligned(bytes);
+}
+
+std::vector<Edge> EdgesInFrontOf(const ModelPlan& plan, const PipelineLayout& pipeline, int global_chunk) {
+  const int32_t border = pipeline.borders[global_chunk];
+  std::vector<Edge> edges = BorderEdges(plan, border);
+  const int before = global_chunk - pipeline.shape.stages;  // the same rank's
+  if (before >= 0) edges[0].known = KnownEntries(plan, pipeline.borders[before + 1], border);
+  return edges;
 }
 
 Share ShareOf(int count, int replicas, int replica) {

@@ -99,6 +99,9 @@ absl::StatusOr<PipelineLayout> MakePipelineLayout(const ModelPlan& plan, const B
 // Returns the layout of another replica of the same pipeline.
 absl::StatusOr<PipelineLayout> LayoutOfReplica(PipelineLayout pipeline, int replica);
 
+// The edges that cross in front of global chunk g > 0, with what its rank has of a history from its chunk before.
+std::vector<Edge> EdgesInFrontOf(const ModelPlan& plan, const PipelineLayout& pipeline, int global_chunk);
+
 inline constexpr int64_t kMessageHeaderBytes = 64;  // keeps the edges aligned
 // Bytes of a message (exchange/channel.h) with the edges of a border or their gradients, and a header, at full
 // capacity. `width`: d_model.

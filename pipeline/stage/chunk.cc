@@ -47,7 +47,12 @@ void Chunk::Forward(SublayerContext& context, std::span<const ConstAnyMatrix> in
   HADAL_CHECK_EQ(inputs.size(), inputs_.size());
   if (batches_) context.device_batch = &batches_->Of(context.batch);
   for (size_t i = 0; i < inputs.size(); ++i) {
-    CopyInput(context.stream, spec_.inputs_on_device, inputs[i], Values(inputs_[i], context.batch));
+    CopyInput(context.stream, spec_.inputs_on_device, inputs[i],
+              Values(Crossing(inputs_[i], i, spec_.known_inputs), context.batch));
+  }
+  if (spec_.known_inputs > 0) {
+    Copy(context.stream, spec_.before->History(context.batch, spec_.known_inputs),
+         Values(inputs_[0], context.batch).Rows(0, spec_.known_inputs * context.rows(input_edges_[0].rows)));
   }
   RunPhase(context, {context.scalars.training ? GraphPhase::kForward : GraphPhase::kEvaluation}, {},
            [this](const SublayerContext& c, const BackwardHooks&) { ForwardParts(c); });
@@ -130,6 +135,13 @@ void Chunk::RunPhase(const SublayerContext& context, const Phase& phase, const B
   });
 }
 
+ConstAnyMatrix Chunk::History(const PackedBatch& batch, int64_t entries) const {
+  TensorRange range = outputs_[0];
+  HADAL_CHECK(tensors_[range.tensor].is_history);
+  HADAL_CHECK_EQ(range.first + range.entries, entries);
+  return Values(range, batch);
+}
+
 PartTensors Chunk::TensorsOf(const PlacedPart& placed, const PackedBatch& batch) const {
   PartTensors tensors{.x = Values(placed.x, batch),
                       .y = Values(placed.y, batch),
@@ -138,6 +150,8 @@ PartTensors Chunk::TensorsOf(const PlacedPart& placed, const PackedBatch& batch)
                       .d_x = Gradient(placed.x, batch)};
   tensors.second = Values(placed.second, batch).floats();
   tensors.d_second = Gradient(placed.second, batch).floats();
+  tensors.open = Values(placed.open, batch).floats();
+  tensors.d_open = Gradient(placed.open, batch).floats();
   if (placed.reads_encoder_output) {
     tensors.encoder_output = Values(encoder_output_, batch);
     tensors.d_encoder_output = Gradient(encoder_output_, batch).floats();
@@ -180,7 +194,7 @@ void Chunk::BackwardParts(const SublayerContext& context, const Phase& phase, co
         context.gradients->LaunchProducts(context.stream);
       }
       // The step's own sublayer is not complete yet: its norm's backward may be in the step before it.
-      complete(placed.first_sublayer + step + 1);
+      if (placed.part->completes_by_step()) complete(placed.first_sublayer + step + 1);
     }
     complete(placed.first_sublayer);
     context.Progress();

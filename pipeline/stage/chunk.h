@@ -8,7 +8,8 @@
 //
 // Tensors: each is written by one part or received over the border, and has a last reader, a part or the border.
 // Besides the residual stream, a stack may have a second stream (layers/second_stream.h), which its segments update in
-// place, or a history, the outputs of all its layers so far (layers/layer_combination.h), written one entry at a time.
+// place, or a history, written one entry at a time: the outputs of all its layers so far (layers/layer_combination.h),
+// or the sums of its blocks, beside which the open block's sum passes from part to part (layers/block_reader.h).
 // Memory of a tensor:
 //
 //   also read in backward      one slot per live micro-batch
@@ -22,8 +23,9 @@
 // Slots: micro-batch m uses slot m mod slots, from its forward to the end of its backward (`slots` is peak_live of
 // schedule_check.h). Without recomputation, slots also keep what every segment saved; with recomputation, a segment's
 // saved tensors are recomputed from its input, bit for bit, in memory that all segments of the rank share.
-// Borders: an edge carries a tensor or the first entries of one. The engine sends (copies) a border's tensors before
-// the chunk's next compute in that direction.
+// Borders: an edge carries a tensor or the first entries of one; forward, of a history only those that the receiving
+// rank lacks (the others are copied within the rank). The engine sends (copies) a border's tensors before the chunk's
+// next compute in that direction.
 // Backward: parts run from last to first, and each part's steps (a segment has one per sublayer) in descending order. A
 // step is BackwardInput, which writes the step's pending tensors, then BackwardWeight, which reads them. A device
 // launches the gradients of weights for several steps together (kernels/gradient_batch.h): at the end of a backward or
@@ -162,6 +164,8 @@ class SharedActivations {
   std::byte *discard_ = nullptr, *saved_ = nullptr, *pending_ = nullptr;
 };
 
+class Chunk;
+
 struct ChunkSpec {
   int32_t first = 0, last = 0;  // sublayers [first, last) of the plan
   int32_t slots = 1;            // live micro-batches
@@ -174,6 +178,11 @@ struct ChunkSpec {
   bool graphs = false;            // the device launches graphs
   int replicas = 1;               // of the stage
   bool inputs_on_device = false;  // input edges arrive in device memory
+  // Of the histories in front of the chunk and behind it: the entries that do not cross the border, because the rank
+  // behind it has them (EdgesInFrontOf). This chunk's come from `before`, the rank's chunk before, whose slot of a
+  // micro-batch keeps them until this chunk's forward.
+  int64_t known_inputs = 0, known_outputs = 0;
+  const Chunk* before = nullptr;  // set if known_inputs > 0; must outlive the chunk
 };
 
 // What a backward also does; each pointer may be null.
@@ -226,7 +235,9 @@ class Chunk {
   void UseGraphs(bool use) { uses_graphs_ = use; }
 
   // Return the results of Forward for an output edge, and of Backward for an input edge.
-  AnyMatrix output(size_t edge, const PackedBatch& batch) const { return Values(outputs_[edge], batch); }
+  AnyMatrix output(size_t edge, const PackedBatch& batch) const {
+    return Values(Crossing(outputs_[edge], edge, spec_.known_outputs), batch);
+  }
   AnyMatrix input_gradient(size_t edge, const PackedBatch& batch) const {
     return input_gradients_[edge].View(batch, 0, inputs_[edge].entries);
   }
@@ -252,7 +263,7 @@ class Chunk {
   struct PlacedPart {
     std::unique_ptr<ChunkPart> part;
     int32_t first_sublayer = 0;
-    TensorRange x, y, second;
+    TensorRange x, y, second, open;
     bool reads_encoder_output = false;
     bool rereads_x = true, rereads_second = false;  // whether backward reads them
     bool recomputed = false;                        // `saved` is shared and recomputed before the backward
@@ -268,7 +279,7 @@ class Chunk {
   TensorRange AddSegments(int32_t first, int32_t last, TensorRange x, const ActivationCapacity& capacity);
   void AddHead(const TensorRange& x, const ActivationCapacity& capacity, ArenaLayout& layout);
   TensorRange AddTensor(const TensorType& type);
-  // Adds the stack's second stream, if it has one and has sublayers here.
+  // Adds the stack's second stream, if it has one and has sublayers here, or the open sum that arrives.
   void AddSecondStream(Stack stack);
   void FindWritersAndReaders();
   void PlaceTensors(const ActivationCapacity& capacity, ArenaLayout& layout);
@@ -280,6 +291,13 @@ class Chunk {
   AnyMatrix Gradient(const TensorRange& range, const PackedBatch& batch) const {
     return range.tensor < 0 ? AnyMatrix() : tensors_[range.tensor].gradient.View(batch, range.first, range.entries);
   }
+  // The part of a border's tensor that crosses it forward. A history is the first edge.
+  static TensorRange Crossing(TensorRange range, size_t edge, int64_t known) {
+    if (edge == 0) range.first += known, range.entries -= known;
+    return range;
+  }
+  // The first entries of the history behind the chunk.
+  ConstAnyMatrix History(const PackedBatch& batch, int64_t entries) const;
   std::byte* SavedInput(const PlacedPart& placed, const PackedBatch& batch) const;
   PartTensors TensorsOf(const PlacedPart& placed, const PackedBatch& batch) const;
   // Runs `work`; on a device, as a graph if possible.
@@ -311,7 +329,7 @@ class Chunk {
   std::vector<PlacedPart> parts_;
   const OutputHead* head_ = nullptr;           // among the parts, or null
   TensorRange encoder_output_;                 // tensor −1: not used here
-  TensorRange second_streams_[2];              // [stacks]; tensor −1: none
+  TensorRange second_streams_[2];              // [stacks]; of a stack that reads blocks the last open sum; −1: none
   std::vector<TensorRange> inputs_, outputs_;  // [edges]
   std::vector<TensorMemory> input_gradients_;  // [input edges]
   std::optional<BatchSlots> batches_;          // on a device

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "layers/adaptive_head.h"
+#include "layers/block_reader.h"
 #include "layers/chunk_part.h"
 #include "layers/layer_combination.h"
 #include "layers/masked_head.h"
@@ -20,6 +21,7 @@ Chunk::Chunk(const ModelPlan& plan, const ChunkSpec& spec, const ActivationCapac
   HADAL_CHECK_LT(spec.first, spec.last);
   if (spec.first > 0) input_edges_ = BorderEdges(plan, spec.first);
   if (spec.last < static_cast<int32_t>(plan.sublayers.size())) output_edges_ = BorderEdges(plan, spec.last);
+  HADAL_CHECK_EQ(spec.known_inputs > 0, spec.before != nullptr);
   inputs_.resize(input_edges_.size());
   const int32_t target = plan.target_embedding();
   const bool decodes = plan.options.has_decoder();
@@ -85,10 +87,10 @@ Chunk::TensorRange Chunk::AddStack(Stack stack, const ActivationCapacity& capaci
   const bool continues = spec_.first > std::max(embedding, 0) && (heads ? spec_.first <= end : spec_.first < end);
   if (!embeds && !continues) return {};
   TensorType type{.rows = stack, .storage = embeds ? plan_.residual_storage(stack) : input_edges_[0].values};
-  const bool combines = plan_.Combines(stack) && (embeds || first < last);
-  if (combines && first < last) type.entries = plan_.sublayers[last - 1].layer + 2;  // y_0 and one a layer
+  const bool keeps = plan_.KeepsHistory(stack) && (embeds || first < last);
+  if (keeps && first < last) type.entries = plan_.HistoryBefore(last);
   TensorRange x = AddTensor(type);
-  tensors_.back().is_history = combines;
+  tensors_.back().is_history = keeps;
   if (embeds) {
     std::unique_ptr<ChunkPart> part;
     if (encodes && plan_.options.reads_speech()) {
@@ -100,7 +102,7 @@ Chunk::TensorRange Chunk::AddStack(Stack stack, const ActivationCapacity& capaci
     parts_.push_back({.part = std::move(part), .first_sublayer = embedding, .y = x});
   } else {
     x.entries = input_edges_[0].entries;
-    if (!combines) tensors_.back().type.entries = x.entries;
+    if (!keeps) tensors_.back().type.entries = x.entries;
     inputs_[0] = x;
   }
   if (first >= last) return x;
@@ -109,9 +111,12 @@ Chunk::TensorRange Chunk::AddStack(Stack stack, const ActivationCapacity& capaci
 }
 
 void Chunk::AddSecondStream(Stack stack) {
-  if (!plan_.HasSecondStream(stack)) return;
+  const bool has_second = plan_.HasSecondStream(stack);
+  const bool arrives = std::ranges::any_of(
+      input_edges_, [&](const Edge& edge) { return edge.kind == EdgeKind::kSecondStream && edge.rows == stack; });
+  if (!has_second && !arrives) return;
   const TensorRange second = second_streams_[static_cast<size_t>(stack)] = AddTensor({.rows = stack});
-  tensors_.back().is_second = true;
+  tensors_.back().is_second = has_second;
   for (size_t i = 0; i < input_edges_.size(); ++i) {
     if (input_edges_[i].kind == EdgeKind::kSecondStream && input_edges_[i].rows == stack) inputs_[i] = second;
   }
@@ -119,14 +124,16 @@ void Chunk::AddSecondStream(Stack stack) {
 
 Chunk::TensorRange Chunk::AddSegments(int32_t first, int32_t last, TensorRange x, const ActivationCapacity& capacity) {
   const Stack stack = plan_.sublayers[first].stack;
-  const bool combines = plan_.Combines(stack);
-  const TensorRange second = second_streams_[static_cast<size_t>(stack)];
+  const bool combines = plan_.Combines(stack), reads_blocks = plan_.ReadsBlocks(stack);
+  TensorRange& open = second_streams_[static_cast<size_t>(stack)];  // if it reads blocks
+  const TensorRange second = reads_blocks ? TensorRange() : open;
   // With a history a segment is a layer: its input is kept in any case.
   const int32_t length = combines ? 1 : spec_.recompute_every > 0 ? spec_.recompute_every : last - first;
   for (int32_t begin = first, end = first; begin < last; begin = end) {
     end = plan_.SegmentEnd(begin, length, last);
+    const bool is_entry = combines || (reads_blocks && plan_.OpenSublayers(end) == 0);
     TensorRange y{.tensor = x.tensor, .first = x.entries};
-    if (!combines) {
+    if (!is_entry) {
       const int64_t streams = plan_.ResidualsBefore(end);
       y = AddTensor({.rows = stack, .entries = streams, .storage = plan_.segment_storage(stack, end)});
       y.entries = streams;
@@ -136,21 +143,30 @@ Chunk::TensorRange Chunk::AddSegments(int32_t first, int32_t last, TensorRange x
                       .x = x,
                       .y = y,
                       .second = second,
+                      .open = reads_blocks ? open : TensorRange(),
                       .reads_encoder_output = stack == Stack::kDecoder && encoder_output_.tensor >= 0,
                       .recomputed = spec_.recompute_every > 0});
-    x = combines ? TensorRange{.tensor = x.tensor, .entries = x.entries + 1} : y;
+    if (reads_blocks) open = is_entry ? TensorRange() : y;
+    if (is_entry) {
+      x = {.tensor = x.tensor, .entries = x.entries + 1};
+    } else if (!reads_blocks) {
+      x = y;
+    }
   }
-  if (!plan_.ends_stack(last) || (!combines && second.tensor < 0)) return x;
+  const bool keeps = plan_.KeepsHistory(stack);
+  if (!plan_.ends_stack(last) || (!keeps && second.tensor < 0)) return x;
   std::unique_ptr<ChunkPart> end;
   if (combines) {
     end = std::make_unique<LayerCombination>(plan_, last - 1, capacity.rows(stack));
+  } else if (reads_blocks) {
+    end = std::make_unique<BlockReadingEnd>(plan_, last - 1, capacity.rows(stack));
   } else {
     end = std::make_unique<SecondStreamEnd>(plan_, last - 1, capacity.rows(stack));
   }
   const TensorRange y = AddTensor({.rows = stack, .storage = plan_.compute_storage});
   parts_.push_back({.part = std::move(end), .first_sublayer = last, .x = x, .y = y, .second = second});
-  parts_.back().rereads_x = combines;
-  parts_.back().rereads_second = !combines;
+  parts_.back().rereads_x = keeps;
+  parts_.back().rereads_second = !keeps;
   return y;
 }
 
@@ -166,6 +182,7 @@ void Chunk::FindWritersAndReaders() {
     read(parts_[i].x, i, parts_[i].rereads_x);
     if (parts_[i].reads_encoder_output) read(encoder_output_, i, /*in_backward=*/true);
     read(parts_[i].second, i, parts_[i].rereads_second);
+    read(parts_[i].open, i, /*in_backward=*/true);
     const TensorRange& y = parts_[i].y;
     if (y.tensor >= 0 && y.first == 0) tensors_[y.tensor].writer = static_cast<int32_t>(i);
   }

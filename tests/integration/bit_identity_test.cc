@@ -147,7 +147,7 @@ RunSpec EncoderSpec(ResidualMethod method) {
 // Masked tokens, gathered in front of the head; a norm behind the embedding.
 TEST(BitIdentityTest, EncodersAlone) {
   for (const ResidualMethod method : {ResidualMethod::kPreLn, ResidualMethod::kDeepNorm, ResidualMethod::kDlclPost,
-                                      ResidualMethod::kResidualDual, ResidualMethod::kMhc}) {
+                                      ResidualMethod::kResidualDual, ResidualMethod::kMhc, ResidualMethod::kAttnRes}) {
     ExpectSameBits(EncoderSpec(method), SomeLayouts());
   }
 }
@@ -166,12 +166,12 @@ TEST(BitIdentityTest, MicroBatchesWithoutAMaskedToken) {
 
 // Blocks: RMSNorm, gates, activations, no biases or fewer, positions, heads.
 TEST(BitIdentityTest, OtherBlocks) {
-  for (const ResidualMethod method :
-       {ResidualMethod::kPreLn, ResidualMethod::kDeepNorm, ResidualMethod::kLnScaling, ResidualMethod::kCompleteP,
-        ResidualMethod::kKeel, ResidualMethod::kSubLn, ResidualMethod::kDlclPre, ResidualMethod::kMhc}) {
+  for (const ResidualMethod method : {ResidualMethod::kPreLn, ResidualMethod::kDeepNorm, ResidualMethod::kLnScaling,
+                                      ResidualMethod::kCompleteP, ResidualMethod::kKeel, ResidualMethod::kSubLn,
+                                      ResidualMethod::kDlclPre, ResidualMethod::kMhc, ResidualMethod::kAttnRes}) {
     RunSpec spec = LanguageModelSpec(method, 32);
     spec.model.block = kModernBlock;
-    spec.model.block.first_norm = method != ResidualMethod::kPreLn;
+    spec.model.block.first_norm = method != ResidualMethod::kPreLn && method != ResidualMethod::kAttnRes;
     spec.model.activation_dropout = 0.1;
     spec.steps = 2;
     ExpectSameBits(spec, {{3, 2, ScheduleKind::kInterleaved1F1B, 2, 3, true},
@@ -231,6 +231,19 @@ TEST(BitIdentityTest, AdaptiveSoftmax) {
   }
 }
 
+void ExpectSameBitsAtEveryCut(RunSpec spec) {
+  const Corpus corpus = RandomCorpusFor(spec.model, 400, 24, 5);
+  const RunOutcome reference = Train(spec, corpus);
+  const ModelPlan plan = ModelPlan::Make(spec.model);
+  spec.ranks = 2;
+  for (int32_t cut = 1; cut < static_cast<int32_t>(plan.sublayers.size()); ++cut) {
+    if (plan.NextCut(cut) != cut) continue;
+    spec.pipeline.split = {cut};
+    spec.pipeline.recompute_every = cut % 2;
+    EXPECT_EQ(FirstDifference(reference, Train(spec, corpus)), "") << "cut before " << cut;
+  }
+}
+
 // What crosses a cut changes along a stack that combines its layers: behind the embedding, in each layer's front,
 // behind the stack.
 TEST(BitIdentityTest, EveryCutOfCombinedLayers) {
@@ -242,17 +255,20 @@ TEST(BitIdentityTest, EveryCutOfCombinedLayers) {
       spec.model.encoder_layers = spec.model.decoder_layers = 2;
       spec.model.encoder.combine_layers = encoder;
       spec.model.decoder.combine_layers = decoder;
-      const Corpus corpus = RandomCorpusFor(spec.model, 400, 24, 5);
-      const RunOutcome reference = Train(spec, corpus);
-      const ModelPlan plan = ModelPlan::Make(spec.model);
-      spec.ranks = 2;
-      for (int32_t cut = 1; cut < static_cast<int32_t>(plan.sublayers.size()); ++cut) {
-        if (plan.NextCut(cut) != cut) continue;
-        spec.pipeline.split = {cut};
-        spec.pipeline.recompute_every = cut % 2;
-        EXPECT_EQ(FirstDifference(reference, Train(spec, corpus)), "") << "cut before " << cut;
-      }
+      ExpectSameBitsAtEveryCut(spec);
     }
+  }
+}
+
+// Likewise where sublayers read blocks: at their borders, within them, behind the stack.
+TEST(BitIdentityTest, EveryCutOfBlocks) {
+  for (const ResidualMethod method : {ResidualMethod::kAttnRes, ResidualMethod::kAttnResDelta}) {
+    RunSpec spec = BaseSpec(method, 32);
+    spec.steps = 2;
+    spec.model.encoder_layers = spec.model.decoder_layers = 2;
+    spec.model.encoder.attention_residual_block_sublayers = 3;
+    spec.model.decoder.attention_residual_block_sublayers = 4;
+    ExpectSameBitsAtEveryCut(spec);
   }
 }
 

@@ -279,9 +279,13 @@ TEST(DecoderTest, NoBitDependsOnNeighboursWhereThreadsBite) {
 
 TEST(DecoderTest, EveryCutOfTheModelServes) {
   const std::vector<std::vector<int32_t>> sources = RandomSources(5, 12, kVocabulary, 8);
-  for (const ResidualMethod method : {ResidualMethod::kPreLn, ResidualMethod::kDlclPre, ResidualMethod::kDlclPost}) {
+  for (const ResidualMethod method :
+       {ResidualMethod::kPreLn, ResidualMethod::kDlclPre, ResidualMethod::kDlclPost, ResidualMethod::kAttnRes}) {
     DecodeSpec spec = BaseSpec(method, 32);
     spec.model.encoder_layers = spec.model.decoder_layers = method == ResidualMethod::kPreLn ? 1 : 2;
+    if (method == ResidualMethod::kAttnRes) {
+      spec.model.encoder.attention_residual_block_sublayers = spec.model.decoder.attention_residual_block_sublayers = 3;
+    }
     const DecodeOutcome reference = Decode(spec, sources);
     const ModelPlan plan = ModelPlan::Make(spec.model);
     spec.ranks = 2;

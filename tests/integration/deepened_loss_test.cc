@@ -56,6 +56,9 @@ std::string Reason(ResidualMethod method) {
       return "encoder layer 0 feed-forward multiplies the residual stream";
     case ResidualMethod::kMhc:
       return "mixes residual streams";
+    case ResidualMethod::kAttnRes:
+    case ResidualMethod::kAttnResDelta:
+      return "reads sums of blocks";
     case ResidualMethod::kMixLn:
       return "encoder layer 0 self-attention has its norm at another place";
     default:

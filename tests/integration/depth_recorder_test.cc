@@ -127,7 +127,7 @@ INSTANTIATE_TEST_SUITE_P(Methods, DepthRecorderTest,
                          ::testing::Values(ResidualMethod::kDeepNorm, ResidualMethod::kPreLn, ResidualMethod::kB2t,
                                            ResidualMethod::kReZero, ResidualMethod::kNormFormer,
                                            ResidualMethod::kDlclPre, ResidualMethod::kResidualDual,
-                                           ResidualMethod::kMhc),
+                                           ResidualMethod::kMhc, ResidualMethod::kAttnRes),
                          [](const auto& info) { return ResidualMethodName(info.param); });
 
 TEST(DepthRecorder, ReplicasRecordTheSameUpToTheOrderOfSums) {

@@ -1,6 +1,9 @@
 // Methods that are another method at a special setting: a run of one has the bits of a run of the other.
 
+#include <map>
+
 #include "gtest/gtest.h"
+#include "tests/integration/model_loss.h"
 #include "tests/integration/pipeline_run.h"
 
 namespace hadal::testing {
@@ -89,6 +92,30 @@ TEST(MethodIdentityTest, CombinationsOfIdentitiesAreTheIdentity) {
     const double combined = RunOf(spec).loss[0];
     EXPECT_NEAR(combined, plain, layers == 1 ? 0 : 1e-6 * plain);
   }
+}
+
+// At first a softmax averages: the embedding and one block's sum give half the stream, whose norm is that of all.
+TEST(MethodIdentityTest, AttnResWithOneBlockStartsAsPreLn) {
+  ModelOptions options = Spec(ResidualMethod::kPreLn).model;
+  options.dropout = options.attention_dropout = options.activation_dropout = 0;
+  ModelLoss plain(options);
+  options.encoder.attention_residual_blocks = options.decoder.attention_residual_blocks = 1;
+  ModelLoss reader(options);
+  std::map<std::string, int32_t> by_name;
+  for (size_t p = 0; p < plain.plan().parameters.size(); ++p) {
+    by_name[plain.plan().ParameterName(static_cast<int32_t>(p))] = static_cast<int32_t>(p);
+  }
+  for (size_t p = 0; p < reader.plan().parameters.size(); ++p) {
+    const Vector to = reader.Weight(static_cast<int32_t>(p));
+    const auto from = by_name.find(reader.plan().ParameterName(static_cast<int32_t>(p)));
+    if (from == by_name.end()) {
+      std::fill_n(to.data, to.size, 0.0f);
+    } else {
+      std::copy_n(plain.Weight(from->second).data, to.size, to.data);
+    }
+  }
+  const double loss = plain();
+  EXPECT_NEAR(reader(), loss, 1e-4 * loss);
 }
 
 TEST(MethodIdentityTest, B2tWithoutItsSkipIsPostLn) {

@@ -244,13 +244,17 @@ TEST_F(ResumeGridTest, AdminIsProfiledOnceAndAlikeOnEveryReplica) {
   for (size_t i = 0; i < replicas.size(); ++i) EXPECT_NEAR(replicas[i] / unbroken[i], 1, 1e-6) << "step " << i;
 }
 
-// The rows of DLCL's weights lie on the ranks of the layers that read them, and are found wherever those lie later.
-TEST_F(ResumeGridTest, CombinedLayersToo) {
-  ApplyResidualMethod(ResidualMethod::kDlclPre, options_.model);
-  const std::vector<double> unbroken = Train(options_, {1, 1}, kStepsBefore + kStepsAfter, "");
-  Train(Saving(), {3, 1}, kStepsBefore, "");
-  const std::vector<double> resumed = Train(options_, {2, 1}, kStepsBefore + kStepsAfter, saved_);
-  EXPECT_EQ(resumed, std::vector<double>(unbroken.begin() + kStepsBefore, unbroken.end()));
+// The rows of DLCL's weights and the queries of blocks lie on the ranks of what reads them, and are found wherever that
+// lies later.
+TEST_F(ResumeGridTest, CombinedLayersAndReadersOfBlocksToo) {
+  for (const ResidualMethod method : {ResidualMethod::kDlclPre, ResidualMethod::kAttnRes}) {
+    ApplyResidualMethod(method, options_.model);
+    std::filesystem::remove_all(RunDirectory({3, 1}));
+    const std::vector<double> unbroken = Train(options_, {1, 1}, kStepsBefore + kStepsAfter, "");
+    Train(Saving(), {3, 1}, kStepsBefore, "");
+    const std::vector<double> resumed = Train(options_, {2, 1}, kStepsBefore + kStepsAfter, saved_);
+    EXPECT_EQ(resumed, std::vector<double>(unbroken.begin() + kStepsBefore, unbroken.end()));
+  }
 }
 
 TEST_F(ResumeGridTest, LanguageModelsToo) {

@@ -1,5 +1,7 @@
 #include "layers/border.h"
 
+#include <algorithm>
+
 #include "gtest/gtest.h"
 #include "tests/support/tiny_plan.h"
 
@@ -50,7 +52,7 @@ TEST(BorderEdgesTest, CombinedLayersSendEverythingSoFar) {
     const std::vector<Edge> edges = BorderEdges(plan, position);
     EXPECT_EQ(edges[0].kind, EdgeKind::kResidual);
     entries.push_back(edges[0].entries);
-    EXPECT_EQ(EdgeBytes(edges[0], edges[0].values, capacity, 8),
+    EXPECT_EQ(EdgeBytes(edges[0], /*gradients=*/false, capacity, 8),
               edges[0].entries * capacity.rows(edges[0].rows) * 8 * 4);
     if (edges.size() > 1) {
       EXPECT_EQ(edges[1].entries, 1);
@@ -92,6 +94,23 @@ TEST(BorderEdgesTest, SeveralStreamsAreEntriesOfTheResidual) {
   }
 }
 
+// With blocks of 4 of the decoder's 6 sublayers: the embedding, and behind the fourth a block's sum; within a block its
+// sum so far. Behind the stack there is one tensor.
+TEST(BorderEdgesTest, ReadersOfBlocksSendFinishedSumsAndTheOpenOne) {
+  ModelOptions options = Plan().options;
+  options.decoder.norm = NormPlacement::kPre;
+  options.decoder.attention_residual_block_sublayers = 4;
+  const ModelPlan plan = ModelPlan::Make(options);
+  std::vector<int64_t> entries, seconds;
+  for (int32_t position = plan.target_embedding() + 1; position <= plan.output_head(); ++position) {
+    const std::vector<Edge> edges = BorderEdges(plan, position);
+    entries.push_back(edges[0].entries);
+    seconds.push_back(std::ranges::count(edges, EdgeKind::kSecondStream, &Edge::kind));
+  }
+  EXPECT_EQ(entries, (std::vector<int64_t>{1, 1, 1, 1, 2, 2, 1}));
+  EXPECT_EQ(seconds, (std::vector<int64_t>{0, 1, 1, 1, 0, 1, 0}));
+}
+
 TEST(BorderEdgesTest, InBf16EveryEdgeSaysHowItIsStored) {
   constexpr Storage kWide = Storage::kFloat32, kNarrow = Storage::kBFloat16;
   for (const NormPlacement norm : {NormPlacement::kPost, NormPlacement::kPre, NormPlacement::kNone}) {
@@ -111,8 +130,8 @@ TEST(BorderEdgesTest, InBf16EveryEdgeSaysHowItIsStored) {
     }
   }
   const ActivationCapacity capacity{.source_rows = 10, .target_rows = 7, .max_length = 10};
-  EXPECT_EQ(EdgeBytes({}, kNarrow, capacity, 8), 10 * 8 * 2);
-  EXPECT_EQ(EdgeBytes({}, kWide, capacity, 8), 10 * 8 * 4);
+  EXPECT_EQ(EdgeBytes({.values = kNarrow}, /*gradients=*/false, capacity, 8), 10 * 8 * 2);
+  EXPECT_EQ(EdgeBytes({.values = kNarrow}, /*gradients=*/true, capacity, 8), 10 * 8 * 4);
 }
 
 }  // namespace

@@ -28,6 +28,7 @@ DeviceKernels Everything() {
   kernels.shift_scale_forward = [](const Stream&, const ShiftScaleForwardArgs&) {};
   kernels.unfold = [](const Stream&, const UnfoldArgs&) {};
   kernels.weighted_sum_forward = [](const Stream&, const WeightedSumForwardArgs&) {};
+  kernels.read_sources_forward = [](const Stream&, const ReadSourcesForwardArgs&) {};
   kernels.learned_gains = true;
   kernels.widest_row = 1024;
   kernels.widest_head = 128;
@@ -84,6 +85,7 @@ TEST(DeviceSupportTest, WhatIsMissingIsNamed) {
         {ResidualMethod::kRFixup, "residual_norm with learned gains", [](Kernels& k) { k.learned_gains = false; }},
         {ResidualMethod::kNormFormer, "head_scale", [](Kernels& k) { k.head_scale_forward = nullptr; }},
         {ResidualMethod::kMhc, "hyper_connection (mHC)", [](Kernels& k) { k.hyper_read_forward = nullptr; }},
+        {ResidualMethod::kAttnRes, "attention_residual (Att", [](Kernels& k) { k.read_sources_forward = nullptr; }},
         {ResidualMethod::kRFixup, "shift_scale", [](Kernels& k) { k.shift_scale_forward = nullptr; }},
         {ResidualMethod::kDlclPre, "weighted_sum (DLCL)", [](Kernels& k) { k.weighted_sum_forward = nullptr; }},
         {ResidualMethod::kPreLn, "1032 columns (the widest has 1024)", [](Kernels&) {}, 1032},

@@ -60,7 +60,8 @@ bool StartsFromOne(ParameterRole role) {
          role == ParameterRole::kInnerNormScale || role == ParameterRole::kOutputNormScale ||
          role == ParameterRole::kHiddenNormScale || role == ParameterRole::kHeadScale ||
          role == ParameterRole::kBranchScale || role == ParameterRole::kClosingScale ||
-         role == ParameterRole::kCombinationNormScale || role == ParameterRole::kInputNormScale;
+         role == ParameterRole::kCombinationNormScale || role == ParameterRole::kInputNormScale ||
+         role == ParameterRole::kReaderScale || role == ParameterRole::kClosingReaderScale;
 }
 
 // Closed-form Admin's vectors, the rows of DLCL's weights and the gates of streams' maps start elsewhere.

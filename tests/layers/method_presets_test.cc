@@ -322,6 +322,38 @@ TEST(ResidualMethodTest, MhcIsPreLnWithMapsOfFourStreams) {
   EXPECT_EQ(plan.ParameterName(plan.ParameterOf(2, ParameterRole::kHyperMapBias)), "encoder.layers.0.ffn.streams.bias");
 }
 
+// Blocks are counted in sublayers: 16 of a stack, or of a given length.
+TEST(ResidualMethodTest, AttnResIsPreLnWithAQueryForEachSublayerButTheFirst) {
+  for (const ResidualMethod method : {ResidualMethod::kAttnRes, ResidualMethod::kAttnResDelta}) {
+    const bool delta = method == ResidualMethod::kAttnResDelta;
+    ModelOptions options = WithDepth(method, 2, 18);
+    const ModelPlan plan = ModelPlan::Make(options);
+    EXPECT_EQ(plan.BlockSublayers(Stack::kEncoder), 1);
+    EXPECT_EQ(plan.BlockSublayers(Stack::kDecoder), 4);  // of 54
+    for (int32_t s = 0; s < static_cast<int32_t>(plan.sublayers.size()); ++s) {
+      EXPECT_EQ(plan.ParameterOf(s, ParameterRole::kReaderQuery) >= 0,
+                plan.sublayers[s].layer >= 0 && !plan.begins_stack(s));
+      EXPECT_EQ(plan.ParameterOf(s, ParameterRole::kClosingReaderQuery) >= 0,
+                plan.sublayers[s].closing_norm == 1 && !delta);
+    }
+    const auto name = [&](int32_t sublayer, ParameterRole role) {
+      return plan.ParameterName(plan.ParameterOf(sublayer, role));
+    };
+    const int32_t decoder = plan.target_embedding() + 1;
+    EXPECT_EQ(name(2, ParameterRole::kReaderQuery), "encoder.layers.0.ffn_res_proj.weight");
+    EXPECT_EQ(name(decoder + 1, ParameterRole::kReaderScale), "decoder.layers.0.encoder_attn_res_norm.weight");
+    EXPECT_EQ(name(decoder + 3, ParameterRole::kReaderQuery), "decoder.layers.1.self_attn_res_proj.weight");
+    if (!delta) EXPECT_EQ(name(4, ParameterRole::kClosingReaderQuery), "encoder.output_attn_res_proj.weight");
+    options.decoder.attention_residual_block_sublayers = 6;
+    const ModelPlan longer = ModelPlan::Make(options);
+    EXPECT_EQ(longer.BlockSublayers(Stack::kDecoder), 6);
+    EXPECT_NE(longer.Hash(), plan.Hash());
+    options.decoder.attention_residual_block_sublayers = 4;
+    EXPECT_EQ(ModelPlan::Make(options).Hash(), plan.Hash());
+    EXPECT_NE(plan.Hash(), ModelPlan::Make(WithDepth(ResidualMethod::kPreLn, 2, 18)).Hash());
+  }
+}
+
 // Of 60 and 12 layers: what depends on the encoder's depth, on the decoder's, or on both.
 TEST(ResidualMethodTest, ConstantsOfStacksOfUnequalDepth) {
   const ModelOptions t_fixup = WithDepth(ResidualMethod::kTFixup, 60, 12);

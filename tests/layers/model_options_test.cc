@@ -162,6 +162,26 @@ TEST(ValidateModelOptionsTest, SeveralStreamsTakeThePlaceOfGainsAndSkips) {
              {"fixup_scalars is set", [](O& o) { o.decoder.fixup_scalars = true; }}});
 }
 
+TEST(ValidateModelOptionsTest, SumsOfBlocksTakeThePlaceOfTheStream) {
+  ModelOptions good = kGood;
+  good.encoder = good.decoder = {.norm = NormPlacement::kPre, .attention_residual_blocks = 16};
+  ExpectMessages(good,
+                 {{"model: the decoder has attention_residual_blocks, but norm is not \"pre\": sums of blocks take the "
+                   "place of the "
+                   "residual stream. Set attention_residual_blocks, _block_sublayers and _delta to 0, 0 and false, or "
+                   "the other to "
+                   "its value in \"attn_res\".",
+                   [](O& o) { o.decoder.norm = NormPlacement::kPost; }},
+                  {"residual_streams is not 1", [](O& o) { o.decoder.residual_streams = 2; }},
+                  {"skip_gain is not 0", [](O& o) { o.encoder.skip_gain = 1; }},
+                  {"has attention_residual_delta, but there are no blocks",
+                   [](O& o) { o.decoder.attention_residual_blocks = 0, o.decoder.attention_residual_delta = true; }},
+                  {"attention_residual_blocks = -1, allowed", [](O& o) { o.decoder.attention_residual_blocks = -1; }},
+                  {"attention_residual_block_sublayers = 30001",
+                   [](O& o) { o.decoder.attention_residual_block_sublayers = 30001; }},
+                  {"base_width = 4 is not allowed with layers that are not Pre-LN", [](O& o) { o.base_width = 4; }}});
+}
+
 TEST(ValidateModelOptionsTest, SourceAndEncoderBelongTogether) {
   ModelOptions good = {.encoder_layers = 0, .target_vocabulary = 100};  // sharing has nothing to share with
   good.encoder.norm_gain = DepthInit::kInverseSqrt;                     // needs Pre-LN, where there is an encoder

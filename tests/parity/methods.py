@@ -4,6 +4,7 @@ To add a method: one entry in METHODS; if it has parameters of its own, use them
 """
 
 import math
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -152,6 +153,17 @@ def mhc(settings):
     return (Residual(norm="pre", streams=4),) * 2
 
 
+def attn_res(settings):
+    """Attention Residuals (arXiv 2603.15031): a softmax over the embedding and the sums of 16 blocks in place of the stream."""
+    return tuple(Residual(norm="pre", blocks=16, block_sublayers=settings["model"][stack]["attention_residual_block_sublayers"])
+                 for stack in ("encoder", "decoder"))
+
+
+def attn_res_delta(settings):
+    """Delta Attention Residuals (arXiv 2605.18855): the stream plus such a softmax."""
+    return tuple(replace(residual, delta=True) for residual in attn_res(settings))
+
+
 # The forward pass of each; what only the initial weights know of (post_ln_init, ds_init) is post_ln here.
 METHODS = {
     "post_ln": post_ln,
@@ -179,4 +191,6 @@ METHODS = {
     "completep": completep,
     "residual_dual": residual_dual,
     "mhc": mhc,
+    "attn_res": attn_res,
+    "attn_res_delta": attn_res_delta,
 }

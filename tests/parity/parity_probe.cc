@@ -44,10 +44,11 @@ struct ProbeOptions {
   std::vector<int32_t> cutoffs;
   ModelOptions model;
   int ranks = 1;
-  double layer_gain = 1;   // of both stacks, over the method's
-  bool norm_gain = false;  // 1/sqrt(l) in both stacks, over the method's
-  int64_t update = 3;      // BranchNorm: alpha = 3/7
-  uint64_t seed = 20;      // of weights, of what they are moved by (+ 1) and of sentences (+ 2)
+  double layer_gain = 1;        // of both stacks, over the method's
+  bool norm_gain = false;       // 1/sqrt(l) in both stacks, over the method's
+  int32_t block_sublayers = 0;  // of both stacks' blocks
+  int64_t update = 3;           // BranchNorm: alpha = 3/7
+  uint64_t seed = 20;           // of weights, of what they are moved by (+ 1) and of sentences (+ 2)
 };
 
 // What the ranks, threads of this process, fill in together: each the parameters it owns, the last one the losses.
@@ -262,6 +263,7 @@ absl::Status CompleteModel(ProbeOptions& options) {
   for (StackMethod* stack : {&model.encoder, &model.decoder}) {
     if (options.layer_gain != 1) stack->layer_gain = options.layer_gain;
     if (options.norm_gain) stack->norm_gain = DepthInit::kInverseSqrt;
+    stack->attention_residual_block_sublayers = options.block_sublayers;
   }
   if (options.growth == "exponential") model.branch_growth = BranchGrowth::kExponential;
   if (options.growth == "sigmoid") model.branch_growth = BranchGrowth::kSigmoid;
@@ -319,6 +321,7 @@ int main(int argc, char** argv) {
   app.AddOption("--growth", options.growth, "of BranchNorm's gain").OneOf({"exponential", "sigmoid"});
   app.AddOption("--layer-gain", options.layer_gain, "over the method's");
   app.AddFlag("--norm-gain", options.norm_gain, "1/sqrt(l), over the method's");
+  app.AddOption("--block-sublayers", options.block_sublayers, "of attention residuals");
   app.AddOption("--encoder-layers", model.encoder_layers, "0: a language model");
   app.AddOption("--decoder-layers", model.decoder_layers, "0: an encoder alone");
   app.AddOption("--width", model.d_model, "d_model");

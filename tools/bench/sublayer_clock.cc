@@ -25,8 +25,8 @@ void SublayerClock::AddPart(int32_t sublayer) {
 }
 
 // A segment calls the hook after each of its sublayers and once at its end; backward_ is built from its end. A stack
-// that combines its layers has one segment a layer, and a part behind the last for the combination; one with a second
-// stream has a part behind the last that adds it.
+// that combines its layers has one segment a layer; one that does so, reads blocks or has a second stream has a part
+// behind the last segment.
 void SublayerClock::AddSegments(int32_t first, int32_t last, int32_t recompute_every, const ModelPlan& plan) {
   const bool combines = first < last && plan.Combines(plan.sublayers[first].stack);
   const int32_t length = combines ? 1 : recompute_every > 0 ? recompute_every : std::max(last - first, 1);
@@ -42,7 +42,9 @@ void SublayerClock::AddSegments(int32_t first, int32_t last, int32_t recompute_e
       backward_.push_back({s, &SublayerSeconds::recompute});
     }
   }
-  if (combines || (first < last && plan.HasSecondStream(plan.sublayers[first].stack))) AddPart(last - 1);
+  if (first >= last) return;
+  const Stack stack = plan.sublayers[first].stack;
+  if (plan.KeepsHistory(stack) || plan.HasSecondStream(stack)) AddPart(last - 1);
 }
 
 void SublayerClock::Begin(const std::vector<Mark>& marks) {

@@ -136,10 +136,10 @@ class Prediction {
       costs.weight_seconds.push_back(kWeightShare * Sum(g, &SublayerSeconds::backward));
       if (g + 1 == chunks) continue;
       double bytes = 0;
-      for (const Edge& edge : BorderEdges(model_, pipeline_.borders[g + 1])) {
+      for (const Edge& edge : EdgesInFrontOf(model_, pipeline_, g + 1)) {
         // A replay has one cost for both directions: their mean.
-        for (const Storage storage : {edge.values, edge.gradient}) {
-          bytes += 0.5 * static_cast<double>(EdgeBytes(edge, storage, pipeline_.capacity, model_.options.d_model));
+        for (const bool gradients : {false, true}) {
+          bytes += 0.5 * static_cast<double>(EdgeBytes(edge, gradients, pipeline_.capacity, model_.options.d_model));
         }
       }
       const LinkRate link = machine_.costs.Link(

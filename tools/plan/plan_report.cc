@@ -65,9 +65,9 @@ std::vector<ChunkReport> DescribeChunks(const ModelPlan& plan, const PipelineLay
     report.backward_seconds = (pipeline.recompute_every > 0 ? 3 : 2) * report.forward_seconds;
     report.weight_seconds = kWeightShare * 2 * report.forward_seconds;
     if (g + 1 < pipeline.shape.global_chunks()) {
-      for (const Edge& edge : BorderEdges(plan, report.last)) {
-        report.border_bytes += EdgeBytes(edge, edge.values, pipeline.capacity, plan.options.d_model);
-        report.gradient_bytes += EdgeBytes(edge, edge.gradient, pipeline.capacity, plan.options.d_model);
+      for (const Edge& edge : EdgesInFrontOf(plan, pipeline, g + 1)) {
+        report.border_bytes += EdgeBytes(edge, /*gradients=*/false, pipeline.capacity, plan.options.d_model);
+        report.gradient_bytes += EdgeBytes(edge, /*gradients=*/true, pipeline.capacity, plan.options.d_model);
       }
     }
     chunks.push_back(report);

@@ -290,9 +290,10 @@ void AppendSublayers(const PlanReport& report, std::string& text) {
       std::string edges;
       for (const Edge& edge : s > 0 ? BorderEdges(report.model, s) : std::vector<Edge>()) {
         absl::StrAppend(&edges, edges.empty() ? "" : " + ",
-                        edge.kind == EdgeKind::kEncoderOutput  ? "encoder output"
-                        : edge.kind == EdgeKind::kSecondStream ? "second stream"
-                                                               : "residual");
+                        edge.kind == EdgeKind::kEncoderOutput ? "encoder output"
+                        : edge.kind == EdgeKind::kResidual    ? "residual"
+                        : report.model.ReadsBlocks(edge.rows) ? "open block"
+                                                              : "second stream");
         if (edge.entries > 1) absl::StrAppend(&edges, " x ", edge.entries);
       }
       if (record.skip_gain != 0) absl::StrAppendFormat(&edges, " + %.4f layer input", record.skip_gain);

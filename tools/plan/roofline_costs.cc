@@ -41,7 +41,12 @@ class RooflineCosts : public StepCosts {
       }
       seconds.push_back(cost);
       const bool repeats = recompute && record.layer >= 0;
-      seconds.back().recompute = repeats ? cost.forward : 0;
+      if (record.layer >= 0 && plan.ReadsBlocks(record.stack)) {
+        const ThereAndBack reads = BlockReads(plan, sublayer, static_cast<double>(capacity.rows(record.stack)));
+        seconds.back().forward += reads.forward;
+        seconds.back().backward += reads.backward;
+      }
+      seconds.back().recompute = repeats ? seconds.back().forward : 0;
     }
     return seconds;
   }
@@ -108,6 +113,16 @@ class RooflineCosts : public StepCosts {
     return {pass(n + 1) + pass(2 * n + 1) + pass(2) + pass(3) + product(rows, maps, n * width),
             pass(3 * n + 2) + pass(3 * n + 1) + pass(3) + pass(3) + product(rows, n * width, maps) +
                 product(maps, n * width, rows)};
+  }
+
+  // Beside Joint in a stack that reads blocks (layers/block_reading_segment.cc), in fp32: the sublayer's share of the
+  // pass over the finished sources, the open sum, and the norm of what it reads.
+  ThereAndBack BlockReads(const ModelPlan& plan, int32_t sublayer, double rows) const {
+    const double sources =
+        static_cast<double>(plan.HistoryBefore(sublayer)) / plan.BlockSublayers(plan.sublayers[sublayer].stack);
+    const double open = plan.OpenSublayers(sublayer) > 0 ? 1 : 0;
+    const auto pass = [&](double trips) { return PassSeconds(trips * rows * plan.options.d_model * 4); };
+    return {pass(sources + 1) + pass(3 * open) + pass(2), pass(3 * sources + 1) + pass(6 * open) + pass(3)};
   }
 
   // A norm of each head of a matrix (kernels/head_norm.h); backward computes it again.

@@ -141,6 +141,37 @@ TEST(PipelineLayout, AnotherReplicasPlanIsWhatItsRanksMake) {
 }
 
 // What is recomputed has memory for one weight half.
+// Of a decoder of 24 sublayers in blocks of 3: one chunk a rank receives the blocks so far, the embedding and, within a
+// block, the open sum; of several chunks each receives what was finished since the rank's chunk before. Backward all
+// gradients come.
+TEST(PipelineLayout, ARankReceivesNoSumOfABlockTwice) {
+  ModelOptions options{
+      .encoder_layers = 0, .decoder_layers = 12, .d_model = 10, .d_ff = 30, .heads = 2, .target_vocabulary = 50};
+  ApplyResidualMethod(ResidualMethod::kAttnRes, options);
+  options.decoder.attention_residual_block_sublayers = 3;
+  const ModelPlan plan = ModelPlan::Make(options);
+  const auto layout_of = [&](int ranks, int chunks, std::vector<int32_t> split) {
+    PipelineOptions pipeline{.chunks = chunks, .split = std::move(split)};
+    if (chunks > 1) pipeline.schedule = ScheduleKind::kInterleaved1F1B;
+    return LayoutOf(plan, pipeline, ranks);
+  };
+  const auto entries = [&](const PipelineLayout& pipeline, bool gradients) {
+    std::vector<std::pair<int64_t, size_t>> entries;  // of the history, and all edges
+    for (int g = 1; g < pipeline.shape.global_chunks(); ++g) {
+      const std::vector<Edge> edges = EdgesInFrontOf(plan, pipeline, g);
+      entries.emplace_back(edges[0].entries_of(gradients), edges.size());
+    }
+    return entries;
+  };
+  using Entries = std::vector<std::pair<int64_t, size_t>>;
+  EXPECT_EQ(entries(layout_of(3, 1, {8, 16}), false), (Entries{{3, 2}, {6, 1}}));
+  const PipelineLayout interleaved = layout_of(2, 3, {5, 9, 13, 17, 21});
+  // Sublayer 1 is the first: 4, 8, 12, 16, 20 of the stack lie in front of the borders.
+  EXPECT_EQ(entries(interleaved, false), (Entries{{2, 2}, {3 - 2, 2}, {5 - 3, 1}, {6 - 5, 2}, {7 - 6, 2}}));
+  EXPECT_EQ(entries(interleaved, true), (Entries{{2, 2}, {3, 2}, {5, 1}, {6, 2}, {7, 2}}));
+  EXPECT_EQ(entries(layout_of(1, 2, {7}), false), (Entries{{0, 1}})) << "a rank sends itself nothing";
+}
+
 TEST(PipelineLayout, WithRecomputationNoSecondWeightHalfWaits) {
   const ModelPlan plan = Plan();
   for (const ScheduleKind kind : AllScheduleKinds()) {

@@ -88,9 +88,9 @@ TEST(BenchProfile, HasEveryKindOfSublayerAtEveryCapacity) {
 // B2T ties the sublayers of a layer together, pre-norm adds a norm in front, ResiDual a piece behind each stack, mHC
 // keeps several streams: the order of the clock's readings still fits.
 TEST(BenchProfile, MeasuresEveryKindOfMethod) {
-  for (const ResidualMethod method :
-       {ResidualMethod::kPreLn, ResidualMethod::kB2t, ResidualMethod::kReZero, ResidualMethod::kRFixup,
-        ResidualMethod::kDlclPre, ResidualMethod::kDlclPost, ResidualMethod::kResidualDual, ResidualMethod::kMhc}) {
+  for (const ResidualMethod method : {ResidualMethod::kPreLn, ResidualMethod::kB2t, ResidualMethod::kReZero,
+                                      ResidualMethod::kRFixup, ResidualMethod::kDlclPre, ResidualMethod::kDlclPost,
+                                      ResidualMethod::kResidualDual, ResidualMethod::kMhc, ResidualMethod::kAttnRes}) {
     EXPECT_EQ(Measure({.train = SmallRun(method), .rounds = 1}, 1).capacities_size(), 1);
   }
   TrainOptions mixed = SmallRun(ResidualMethod::kMixLn);

@@ -211,6 +211,25 @@ TEST(RooflineCosts, SeveralStreamsTakeTheTripsThatTheirKernelsState) {
   }
 }
 
+// Beside Pre-LN's: four sublayers share the passes over their block's sources; the second one also reads an open
+// sum.
+TEST(RooflineCosts, ReadersOfBlocksTakeTheTripsThatTheirKernelsState) {
+  const auto costs = MakeRooflineCosts(Device()).value();
+  const ActivationCapacity capacity{.source_rows = 2048, .target_rows = 2048};
+  const ModelPlan plain = SmallModel(ResidualMethod::kPreLn);
+  ModelOptions options = plain.options;
+  options.encoder.attention_residual_block_sublayers = 4;
+  const ModelPlan blocks = ModelPlan::Make(options);
+  const auto one = costs->Sublayers(plain, capacity, false), of_blocks = costs->Sublayers(blocks, capacity, true);
+  ASSERT_TRUE(one.ok() && of_blocks.ok());
+  const double row = 4 * 2048 * 512 / 1e12;
+  for (const auto& [s, forward, backward] : {std::tuple(1, 1.25 + 2, 1.75 + 3), {2, 1.25 + 3 + 2, 1.75 + 6 + 3}}) {
+    EXPECT_NEAR((*of_blocks)[s].forward - (*one)[s].forward, forward * row, 1e-12) << s;
+    EXPECT_NEAR((*of_blocks)[s].backward - (*one)[s].backward, backward * row, 1e-12) << s;
+    EXPECT_EQ((*of_blocks)[s].recompute, (*of_blocks)[s].forward);
+  }
+}
+
 TEST(RooflineCosts, WithoutRatesAsksForAProfile) {
   Machine cpu = Device();
   cpu.peak_flops = 0;

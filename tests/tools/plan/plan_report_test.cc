@@ -68,7 +68,8 @@ TEST(PlanReport, BytesAreTheArenasOnEveryRank) {
                                      {.schedule = ScheduleKind::kZbH1},
                                      {.schedule = ScheduleKind::k1F1BSplit, .recompute_every = 2},
                                      {.chunks = 2, .schedule = ScheduleKind::kInterleavedZb}};
-  for (const ResidualMethod method : {ResidualMethod::kDeepNorm, ResidualMethod::kResidualDual, ResidualMethod::kMhc}) {
+  for (const ResidualMethod method :
+       {ResidualMethod::kDeepNorm, ResidualMethod::kResidualDual, ResidualMethod::kMhc, ResidualMethod::kAttnRes}) {
     for (const PipelineOptions& layout : layouts) {
       TrainOptions options = SmallRun();
       ApplyResidualMethod(method, options.model);

@@ -29,6 +29,8 @@ _PLAIN = {
     "ffn_inner_norm": (False, "a norm before fc2 (Sub-LN, NormFormer)"),
     "second_stream_gain": (0, "a second residual stream (ResiDual)"),
     "residual_streams": (1, "several residual streams (mHC)"),
+    "attention_residual_blocks": (0, "branches that read sums of blocks (Attention Residuals)"),
+    "attention_residual_block_sublayers": (0, "branches that read sums of blocks (Attention Residuals)"),
     "post_norm_share": (0, "Post-LN layers below Pre-LN layers (Mix-LN)"),
     "fixup_scalars": (False, "R-Fixup's scalars"),
     "linear_bias": (True, "products without biases"),

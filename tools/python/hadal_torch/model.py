@@ -44,6 +44,9 @@ class Residual:
     skip_gain: float = 0.0  # a of the layer's last sum c·(r·x + b·F) + a·(the layer's input)
     layer_gain: float = 1.0  # c
     second_gain: float = 0.0  # s of a second stream d, s·x at first, d + s·b·F(x) behind each sublayer; the stack ends with x + LN(d)
+    blocks: int = 0  # of the stack, whose sublayers read a softmax over their sums ("…_res_proj", "…_res_norm"); 0: none
+    block_sublayers: int = 0  # of a block, in place of that number
+    delta: bool = False  # … beside the stream
     streams: int = 1  # n residual streams that sublayers read and write by maps, "….streams.{weight,gates,bias}"
     output_norm: bool = False  # behind self-attention's out_proj
     branch_norms: "tuple[bool, bool]" = (False, False)  # in front of every branch, and behind it
@@ -62,7 +65,8 @@ def residual_of(stack, growth=1.0):
         head_scale=stack["head_scale"], skip_gain=stack["skip_gain"], layer_gain=stack["layer_gain"],
         second_gain=stack.get("second_stream_gain", 0), streams=stack.get("residual_streams", 1),
         output_norm=stack["attention_output_norm"], omega=stack.get("omega", "none") != "none",
-        combines=stack.get("combine_layers", False), fixup=stack.get("fixup_scalars", False),
+        blocks=stack.get("attention_residual_blocks", 0), block_sublayers=stack.get("attention_residual_block_sublayers", 0),
+        delta=stack.get("attention_residual_delta", False), combines=stack.get("combine_layers", False), fixup=stack.get("fixup_scalars", False),
         branch_norms=(stack.get("branch_input_norm", False), stack.get("branch_output_norm", False)),
         norm_gain=DEPTH_RULES[stack.get("norm_gain", "flat")])
 
@@ -228,6 +232,9 @@ class Model(torch.nn.Module):
         placement = "post" if int(index) < int(residual.post_norm_share * layers + 1e-9) else residual.norm
         if module == "self_attn" and index == "0" and not self.block["first_norm"]:
             placement = "none"
+        if self.sources is not None:
+            stream = x
+            x = self.of_sources(x, residual, f"{layer}.{module}_res")
         if residual.streams > 1:
             streams = x
             read_map, write_map, residual_map = self.stream_maps(streams, f"{layer}.{module}.streams")
@@ -256,9 +263,38 @@ class Model(torch.nn.Module):
         output = self.norm(total, norm_name) if placement == "post" else total
         if residual.streams > 1:
             output = residual_map @ streams + write_map.unsqueeze(-1) * (branch_gain * y).unsqueeze(-2)
+        if self.sources is not None:
+            self.add_to_block(branch_gain * y)
+            finished = self.open_sum is None
+            output = stream + branch_gain * y if residual.delta else self.sources[-1] if finished else self.open_sum
         if self.outputs is not None:
             self.outputs[f"{layer}.{module}"] = output
         return output
+
+    def of_sources(self, x, residual, name):
+        """What a sublayer reads of the embedding, the finished blocks' sums and the open one's, or what is behind the stack, by the
+        query `name`_proj (Attention Residuals, arXiv 2603.15031); in the delta form x plus a softmax over the finished ones."""
+        if name + "_proj.weight" not in self.names:
+            return x
+        has_open = self.open_sum is not None and not residual.delta
+        values = torch.stack(self.sources + [self.open_sum] * has_open)
+        keys = values * torch.rsqrt(values.square().mean(-1, keepdim=True) + self.block["norm_epsilon"])
+        keys = keys * self.get_parameter(name + "_norm.weight")
+        weights = torch.softmax(keys @ self.get_parameter(name + "_proj.weight"), 0).unsqueeze(-1)
+        read = (weights * values).sum(0)
+        return x + read if residual.delta else read
+
+    def begin_blocks(self, x, residual, sublayers):
+        self.sources = [x] if residual.blocks or residual.block_sublayers else None
+        self.open_sum, self.open_sublayers, self.sublayers_left = None, 0, sublayers
+        self.block_length = residual.block_sublayers or math.ceil(sublayers / max(residual.blocks, 1))
+
+    def add_to_block(self, y):
+        self.open_sum = y if self.open_sum is None else self.open_sum + y
+        self.open_sublayers, self.sublayers_left = self.open_sublayers + 1, self.sublayers_left - 1
+        if self.open_sublayers == self.block_length or self.sublayers_left == 0:
+            self.sources.append(self.open_sum)
+            self.open_sum, self.open_sublayers = None, 0
 
     def stream_maps(self, x, name):
         """H_pre [..., n], H_post [..., n] and H_res [..., n, n] of streams [..., n, d] (mHC, arXiv 2512.24880)."""
@@ -281,6 +317,8 @@ class Model(torch.nn.Module):
     def closed(self, x, residual, stack):
         """The stack's output of its last sublayer's."""
         name = f"{stack}.layer_norm"
+        if self.sources is not None:
+            x = self.of_sources(x, residual, f"{stack}.output_attn_res")
         if residual.streams > 1:
             x = x.mean(-2)
         if residual.second_gain:
@@ -404,6 +442,7 @@ class Model(torch.nn.Module):
         residual = self.encoder_residual
         self.real, self.next_omega = source != PAD, 1.0
         self.second = residual.second_gain * x
+        self.begin_blocks(x, residual, 2 * self.settings["encoder_layers"])
         outputs = [self.opened(x, residual)]
         for i in range(self.settings["encoder_layers"]):
             layer, layer_input = f"encoder.layers.{i}", self.combination(outputs, residual, "encoder")
@@ -424,6 +463,7 @@ class Model(torch.nn.Module):
         self.second = residual.second_gain * x
         length = target_input.shape[1]
         future = torch.triu(torch.ones(length, length, dtype=torch.bool), 1)[None, None]
+        self.begin_blocks(x, residual, (3 if self.has_encoder else 2) * self.settings["decoder_layers"])
         outputs = [self.opened(x, residual)]
         for i in range(self.settings["decoder_layers"]):
             layer, layer_input = f"decoder.layers.{i}", self.combination(outputs, residual, "decoder")

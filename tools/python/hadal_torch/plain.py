@@ -149,6 +149,7 @@ _STACK = {
     "ffn_gain": 1.0, "ffn_output_factor": 1.0, "depth_init": "flat", "embedding_gain": 1.0, "projection_gain": 1.0,
     "branch_input_norm": False, "branch_output_norm": False, "norm_gain": "flat", "adam_epsilon_factor": 1.0,
     "post_norm_share": 0.0, "second_stream_gain": 0.0, "residual_streams": 1,
+    "attention_residual_blocks": 0, "attention_residual_block_sublayers": 0, "attention_residual_delta": False,
 }
 
 
