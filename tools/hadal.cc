@@ -30,7 +30,6 @@
 #include "tools/corpus/prepare.h"
 #include "tools/plan/schedule_command.h"
 #include "tools/plan/simulate.h"
-#include "tools/report/curve.h"
 #include "tools/report/summary.h"
 #include "tools/translate/metric_commands.h"
 
