@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "runtime/status_macros.h"
 #include "runtime/storage.h"
 #include "runtime/stream.h"
 #include "tools/bench/kernel_batch.h"
@@ -26,11 +27,6 @@ struct KernelShapes {
 
 // Launches the kernel once. The kernel's tensors must outlive the function.
 using KernelLaunch = std::function<void()>;
-// Returns `launch`, or the error of allocating `tensors` if there was one.
-inline absl::StatusOr<KernelLaunch> OrStatus(const KernelTensors& tensors, KernelLaunch launch) {
-  if (!tensors.status().ok()) return tensors.status();
-  return launch;
-}
 
 struct KernelCase {
   std::string kernel;  // "residual_norm forward, dropout"
@@ -43,6 +39,24 @@ struct KernelCase {
   // Allocates one more set of tensors and returns its launch. Errors: those of allocation.
   std::function<absl::StatusOr<KernelLaunch>(const Stream& stream, KernelTensors& tensors)> prepare;
 };
+
+// Of the batch that a case's launches read.
+struct BatchShape {
+  int64_t rows = 1, length = 1, vocabulary = 2;
+};
+
+// Returns `of` with launches of `kernel`. make(stream, tensors, batch) returns the arguments of one; those that hold an
+// empty tensor are not used, because its allocation has failed.
+template <typename Args, typename Make>
+KernelCase WithLaunch(KernelCase of, BatchShape shape, void (*kernel)(const Stream&, const Args&), const Make& make) {
+  of.prepare = [=](const Stream& stream, KernelTensors& tensors) -> absl::StatusOr<KernelLaunch> {
+    HADAL_ASSIGN_OR_RETURN(const auto batch, KernelBatch::Create(stream, shape.rows, shape.length, shape.vocabulary));
+    const Args args = make(stream, tensors, *batch);
+    HADAL_RETURN_IF_ERROR(tensors.status());
+    return [stream, args, batch, kernel] { kernel(stream, args); };
+  };
+  return of;
+}
 
 // The memory-bound kernels at each shape, for `hadal bench kernels`.
 //

@@ -257,11 +257,13 @@ absl::StatusOr<SimulateOptions> SimulateOptionsFromPlan(const std::string& json,
 
 absl::StatusOr<SimulateOptions> SimulateOptionsFromRun(const std::string& directory) {
   HADAL_ASSIGN_OR_RETURN(const RunRecord run, ReadRun(directory));
-  if (!run.layout || run.trace_json.empty()) {
+  if (!run.layout || run.trace_path.empty()) {
     return absl::NotFoundError(absl::StrCat(directory, ": has no ", run.layout ? "trace" : "readable config",
                                             "; train with --trace steps=A-B"));
   }
-  HADAL_ASSIGN_OR_RETURN(const std::vector<TracedCosts> steps, CostsFromTrace(run.trace_json, *run.layout));
+  constexpr int64_t kMostTraceBytes = int64_t{1} << 31;
+  HADAL_ASSIGN_OR_RETURN(const std::string trace, ReadFile(run.trace_path, kMostTraceBytes));
+  HADAL_ASSIGN_OR_RETURN(const std::vector<TracedCosts> steps, CostsFromTrace(trace, *run.layout));
   const TracedCosts& costs = steps[steps.size() / 2];
   SimulateOptions options{.kind = run.layout->schedule,
                           .shape = run.layout->shape,

@@ -23,8 +23,9 @@ struct TracedCosts {
   double span_seconds = 0;               // the measured time
 };
 
-// Returns the costs of every complete step in the trace, in order.  Errors: DataLoss if the text is not a trace;
+// Returns the costs of every complete step in order. `trace`: what trace_writer.h writes, an event a line; one event at
+// a time is parsed, because a step of 64 ranks has half a million.  Errors: DataLoss if the text is not a trace;
 // NotFound if no step is complete.
-absl::StatusOr<std::vector<TracedCosts>> CostsFromTrace(const std::string& json, const LayoutRecord& layout);
+absl::StatusOr<std::vector<TracedCosts>> CostsFromTrace(const std::string& trace, const LayoutRecord& layout);
 
 }  // namespace hadal

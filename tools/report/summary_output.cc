@@ -11,7 +11,6 @@
 #include "tools/output/human_units.h"
 #include "tools/plan/plan_report.h"
 #include "tools/report/summary.h"
-#include "tools/report/trace_timeline.h"
 
 namespace hadal {
 namespace {
@@ -110,16 +109,6 @@ OrderedJson StageToJson(const RunRecord& run, const RunSummary& times, size_t in
   return json;
 }
 
-// The timeline of a traced step, or why there is none.
-OrderedJson TraceToTimelineJson(const RunRecord& run) {
-  const absl::StatusOr<TracedStep> traced = TimelineFromTrace(run.trace_json);
-  if (!traced.ok()) return {{"error", std::string(traced.status().message())}};
-  OrderedJson json = TimelineToJson(traced->timeline);
-  json["step"] = traced->step;
-  json["clock_error_seconds"] = traced->clock_error_seconds;
-  return json;
-}
-
 OrderedJson RunToJson(const RunRecord& run, const RunSummary& times) {
   const StepMetrics& last = run.steps.back();
   OrderedJson json{{"name", run.name},
@@ -158,7 +147,7 @@ OrderedJson RunToJson(const RunRecord& run, const RunSummary& times) {
   for (size_t index = 0; index < times.stages.size(); ++index) {
     json["stages"].push_back(StageToJson(run, times, index));
   }
-  if (!run.trace_json.empty()) json["timeline"] = TraceToTimelineJson(run);
+  if (!run.trace_path.empty()) json["trace"] = run.trace_path;
   return json;
 }
 

@@ -147,11 +147,15 @@ TEST(TracedCosts, AReplayOfTheTracedCostsTakesTheTracedTime) {
 
 TEST(TracedCosts, StepsThatAreNotWholeAreLeftOut) {
   const LayoutRecord layout{.shape = {2, 1, 3}};
-  EXPECT_EQ(CostsFromTrace("{\"traceEvents\": []}", layout).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(CostsFromTrace("{\"traceEvents\":[\n]}\n", layout).status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(CostsFromTrace("no trace", layout).status().code(), absl::StatusCode::kDataLoss);
   const std::string one =
-      R"({"traceEvents": [{"ph":"X","pid":0,"cat":"forward","ts":1,"dur":2,"args":{"step":0,"chunk":0}}]})";
-  EXPECT_EQ(CostsFromTrace(one, layout).status().code(), absl::StatusCode::kNotFound);
+      "{\"traceEvents\":[\n"
+      R"({"ph":"X","pid":0,"cat":"forward","ts":1,"dur":2,"args":{"step":0,"chunk":0}})";
+  EXPECT_EQ(CostsFromTrace(one + "\n]}\n", layout).status().code(), absl::StatusCode::kNotFound);
+  for (const std::string& wrong : {one.substr(0, one.size() - 1), one + ",\n{\"ph\":\"X\"}"}) {
+    EXPECT_EQ(CostsFromTrace(wrong, layout).status().code(), absl::StatusCode::kDataLoss) << wrong;
+  }
 }
 
 TEST(SimulateRun, ARunWithoutATraceIsRefused) {
