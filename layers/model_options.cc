@@ -93,25 +93,7 @@ absl::Status CheckWindows(const ModelOptions& options) {
     HADAL_RETURN_IF_ERROR(InRange("block.rotary_local_theta", block.rotary_local_theta, 1, 1e12));
   }
   HADAL_RETURN_IF_ERROR(InRange("block.rotary_scaling", block.rotary_scaling, 1, 1e6));
-  HADAL_RETURN_IF_ERROR(InRange("block.rotary_scaling_positions", block.rotary_scaling_positions, 1, 1 << 24));
-  const char* const of_windows = block.window > 0               ? nullptr
-                                 : block.global_every > 0       ? "block.global_every"
-                                 : block.rotary_local_theta > 0 ? "block.rotary_local_theta"
-                                                                : nullptr;
-  if (of_windows != nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("model: ", of_windows,
-                                                   " is set, but there are no windows: every layer is global. Set "
-                                                   "block.window, or leave it out."));
-  }
-  const char* const of_rotary = block.positions == Positions::kRotary ? nullptr
-                                : block.rotary_local_theta > 0        ? "block.rotary_local_theta"
-                                : block.rotary_scaling != 1           ? "block.rotary_scaling"
-                                                                      : nullptr;
-  if (of_rotary == nullptr) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("model: ", of_rotary, " is set, but block.positions is \"",
-                                                 ToWord(kPositionsWords, block.positions),
-                                                 "\": nothing turns. Set block.positions to \"rotary\", or leave it "
-                                                 "out."));
+  return InRange("block.rotary_scaling_positions", block.rotary_scaling_positions, 1, 1 << 24);
 }
 
 absl::Status CheckFirstNorm(const char* name, const StackMethod& stack) {
@@ -196,31 +178,33 @@ absl::Status CheckBaseWidth(const ModelOptions& options) {
            !stack.reads_blocks();
   };
   const bool pre_ln = is_pre_ln(options.decoder) && (!options.has_encoder() || is_pre_ln(options.encoder));
+  constexpr char kNotPreLn[] = "layers that are not Pre-LN, or are combined";
   const char* const other = options.adaptive()       ? "an adaptive softmax"
                             : options.reads_speech() ? "speech"
                             : !options.has_decoder() ? "an encoder alone, whose head has a product and a norm"
                             : options.block.initial_deviation > 0 ? "block.initial_deviation"
-                            : !pre_ln                             ? "layers that are not Pre-LN, or are combined"
+                            : !pre_ln                             ? kNotPreLn
                                                                   : nullptr;
   if (other == nullptr) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("model: base_width = ", options.base_width, " is not allowed with ", other,
-                   ", for which no rules are known. Set model.base_width to 0, or model.residual.method to "
-                   "\"completep\" or \"pre_ln\"."));
+                   ", for which no rules are known. Set model.base_width to 0",
+                   other == kNotPreLn ? ", or model.residual.method to \"completep\" or \"pre_ln\"." : "."));
 }
 
 // An encoder alone reads plain text.
 absl::Status CheckEncoderAlone(const ModelOptions& options) {
-  const char* const other = !options.has_encoder()           ? "model.encoder_layers = 0: there is no layer"
-                            : options.reads_speech()         ? "speech, which has no tokens to mask"
-                            : options.source_vocabulary != 0 ? "sentence pairs. Prepare plain text with `hadal prepare "
-                                                               "--monolingual --mask-token`"
-                            : options.adaptive()             ? "adaptive_cutoffs: its softmax has a bias and one table"
-                                                             : nullptr;
+  const char* const other =
+      !options.has_encoder()   ? "model.encoder_layers = 0: there is no layer. Set one of them to 1 or more."
+      : options.reads_speech() ? "speech, which has no tokens to mask. Set model.decoder_layers to 1 or more."
+      : options.source_vocabulary != 0
+          ? "sentence pairs. Prepare plain text with `hadal prepare --monolingual --mask-token`, or set "
+            "model.decoder_layers to 1 or more."
+      : options.adaptive() ? "adaptive_cutoffs: its softmax has a bias and one table. Set model.adaptive_cutoffs to []."
+                           : nullptr;
   if (other == nullptr) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("model: decoder_layers = 0, an encoder alone that predicts masked tokens, is not allowed with ",
-                   other, ", or set model.decoder_layers to 1 or more."));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "model: decoder_layers = 0, an encoder alone that predicts masked tokens, is not allowed with ", other));
 }
 
 // Checks that there is an encoder exactly if there are source sentences.

@@ -127,10 +127,21 @@ says "an earlier attempt of this job has done --resume never: going on from the 
 identical unbroken/$last again/$last
 [ "$(abandoned)" -eq "$before" ] || fail "the later start set checkpoints aside"
 
+echo "Muon: its momentum by its name; an iteration that diverges is refused"
+muon=("${base[@]}" --set optimizer.kind=muon --set stop.steps=1)
+expect 0 "${muon[@]}" --run-dir muon
+expect 0 "${muon[@]}" --set seed=2 --run-dir other_muon
+expect 1 "$hadal" checkpoint diff muon other_muon --lines 0; says "^muon_m/encoder.layers.0.fc1.weight: "; says "^adam_m/encoder.layers.0.fc1.bias: "
+lacks "^adam_m/encoder.layers.0.fc1.weight"
+expect 2 "${muon[@]}" --set 'optimizer.muon.coefficients=[100, 0, 0]' --run-dir diverging; says "diverge"
+
 echo "a new run from a checkpoint's weights, or a run's newest"
 expect 0 "${base[@]}" --set stop.steps=2 --init-from unbroken/$last --run-dir from_checkpoint
 expect 0 "${mpi[@]}" 2 "${base[@]}" --set stop.steps=2 --init-from unbroken --run-dir from_run
 identical from_checkpoint/checkpoints/step_00000002 from_run/checkpoints/step_00000002
+otherwise=("${base[@]}" --set stop.steps=2 --set model.block.activation=gelu --set model.heads=8 --set model.residual.decoder.branch_gain=0.5 --init-from unbroken --run-dir otherwise)
+expect 2 "${otherwise[@]}"; says 'model.heads: 4 -> 8'; says 'model.block.activation: "relu" -> "gelu"'; says 'branch_gain: 1 -> 0.5'; says "or --accept-changes"
+expect 0 "${otherwise[@]}" --accept-changes --set model.block.initial_deviation=0.02; says 'model.block.activation: "relu" -> "gelu"'; lacks initial_deviation
 expect 0 "${base[@]}" --set stop.steps=2 --run-dir from_nothing
 expect 1 "$hadal" checkpoint diff from_run/checkpoints/step_00000002 from_nothing/checkpoints/step_00000002
 deeper=("${base[@]}" --set model.encoder_layers=11 --set model.decoder_layers=14 --set stop.steps=1)

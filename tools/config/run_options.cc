@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -94,6 +95,24 @@ absl::Status ReadPipeline(const config::Pipeline& from, const ModelOptions& mode
   return absl::OkStatus();
 }
 
+// An iteration takes each singular value x, of at most 1, to a·x + b·x³ + c·x⁵: beyond kMost the updates overflow.
+absl::Status CheckIteration(const NewtonSchulz& iteration) {
+  constexpr double kMost = 100;
+  constexpr int kValues = 1000;
+  for (int i = 1; i <= kValues; ++i) {
+    double x = static_cast<double>(i) / kValues;
+    for (int step = 0; step < iteration.steps && std::abs(x) <= kMost; ++step) {
+      x *= iteration.a + x * x * (iteration.b + x * x * iteration.c);
+    }
+    if (std::abs(x) <= kMost) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "optimizer.muon.coefficients = [", iteration.a, ", ", iteration.b, ", ", iteration.c,
+        "] diverge: they take a singular value of ", static_cast<double>(i) / kValues, " beyond ", kMost, " within ",
+        iteration.steps, " iterations. Leave them out, or choose others or fewer optimizer.muon.steps."));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ReadMuon(const config::Muon& from, MuonOptions& to) {
   to.momentum = from.momentum();
   to.nesterov = from.nesterov();
@@ -108,7 +127,7 @@ absl::Status ReadMuon(const config::Muon& from, MuonOptions& to) {
   to.iteration.a = from.coefficients(0);
   to.iteration.b = from.coefficients(1);
   to.iteration.c = from.coefficients(2);
-  return absl::OkStatus();
+  return CheckIteration(to.iteration);
 }
 
 void ReadOptimizer(const config::RunConfig& from, TrainOptions& to) {
@@ -299,6 +318,46 @@ absl::StatusOr<RunOptions> MakeRunOptions(const config::RunConfig& config) {
   HADAL_RETURN_IF_ERROR(CheckRate(train));
   options.warnings = Warnings(config, train);
   return options;
+}
+
+absl::Status CheckFieldsWithEffect(const config::RunConfig& config) {
+  const config::Block& block = config.model().block();
+  const bool turns = block.positions() == "rotary", windows = block.window() > 0;
+  constexpr char kNothingTurns[] = "model.block.positions is not \"rotary\"", kNoWindows[] = "model.block.window is 0";
+  const struct {
+    const char* path;
+    bool is_read;
+    const char* why_not;
+  } groups_and_fields[] = {
+      {"model.block.rotary_theta", turns, kNothingTurns},
+      {"model.block.rotary_share", turns, kNothingTurns},
+      {"model.block.rotary_scaling", turns, kNothingTurns},
+      {"model.block.rotary_scaling_positions", block.rotary_scaling() != 1, "model.block.rotary_scaling is 1"},
+      {"model.block.rotary_local_theta", turns, kNothingTurns},
+      {"model.block.rotary_local_theta", windows, kNoWindows},
+      {"model.block.global_every", windows, kNoWindows},
+      {"model.block.initial_depth_factor", block.initial_deviation() > 0, "model.block.initial_deviation is 0"},
+      {"optimizer.muon", config.optimizer().kind() == "muon", "optimizer.kind is not \"muon\""},
+      {"data.masking", config.model().decoder_layers() == 0, "model.decoder_layers is not 0"}};
+  for (const auto& [path, is_read, why_not] : groups_and_fields) {
+    if (is_read) continue;
+    HADAL_ASSIGN_OR_RETURN(const std::vector<const FieldDescriptor*> fields, FindField(path));
+    const ConfigMessage* message = &config;
+    for (const FieldDescriptor* field : fields) {
+      if (IsMessage(*field)) message = &message->GetReflection()->GetMessage(*message, field);
+    }
+    const std::unique_ptr<ConfigMessage> fresh(message->New());
+    for (int i = 0; i < message->GetDescriptor()->field_count(); ++i) {
+      const FieldDescriptor& field = *message->GetDescriptor()->field(i);
+      if (!IsMessage(*fields.back()) && &field != fields.back()) continue;
+      const std::string value = ValueText(*message, field), standard = ValueText(*fresh, field);
+      if (value == standard) continue;
+      const std::string name = IsMessage(*fields.back()) ? FieldPath(path, field.name()) : path;
+      return absl::InvalidArgumentError(absl::StrCat(name, " = ", value, " has no effect: ", why_not,
+                                                     ". Leave it out, or set it to ", standard, ", the default."));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckTrainable(const TrainOptions& options) {

@@ -295,7 +295,8 @@ void AddTrainCommand(Command app, int& exit_code) {
                           "mean of its rows (default: draw)",
                           {{"draw", NewRows::kDraw}, {"mean", NewRows::kMean}})
       .Needs(init_from);
-  command.AddFlag("--accept-changes", arguments->accept_changes, "Resume although settings have changed");
+  command.AddFlag("--accept-changes", arguments->accept_changes,
+                  "Resume, or begin with --init-from, although settings have changed");
   command
       .AddOption("--reset", arguments->reset,
                  "When resuming: data: read the training data from their beginning (a changed corpus needs it); best: "

@@ -75,6 +75,8 @@ TEST_F(CheckpointCommandTest, LsShowsARunWithItsMarksAndItsDamage) {
   // No score, and three ranks' files, a vocabulary, the manifest.
   EXPECT_THAT(outcome, testing::ContainsRegex("step_00000007 +6 +1\\.25 +- +[0-9]+ +5  20"));
   EXPECT_EQ(Checkpoint({"ls", run_ / "checkpoints"}).out, outcome);
+  EXPECT_EQ(Output(0, {"ls", run_.path(), "--parameters"}).find(outcome + "  "), 0u) << "then the parameters";
+  EXPECT_THAT(Output(0, {"ls", run_.path(), "--parameters"}), HasSubstr("\n  encoder.layers.0.fc1.weight [6, 4]\n"));
 }
 
 TEST_F(CheckpointCommandTest, TheBestOfAnotherMetricAreMarkedAndAveraged) {

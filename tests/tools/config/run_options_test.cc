@@ -139,6 +139,45 @@ TEST(RunOptions, EncodersAlone) {
   EXPECT_THAT(CheckTrainable(run.train).message(), HasSubstr("is an encoder alone"));
 }
 
+TEST(RunOptions, IterationsThatDivergeAreRefused) {
+  const auto muon = [](const std::string& fields) { return "optimizer { kind: \"muon\" muon { " + fields + " } }"; };
+  for (const char* diverging :
+       {"coefficients: [100, 0, 0]", "coefficients: [3.4445, -4.775, 2.3]", "coefficients: [2, 0, 0] steps: 99"}) {
+    EXPECT_THAT(ErrorOf(muon(diverging)), AllOf(HasSubstr("optimizer.muon.coefficients = ["), HasSubstr("diverge")));
+  }
+  for (const char* bounded : {"steps: 99", "coefficients: [1.5, -0.5, 0]", "coefficients: [2, 0, 0]"}) {
+    OptionsOf(muon(bounded));
+  }
+}
+
+TEST(CheckFieldsWithEffect, NamesTheFieldAndWhatLeavesItWithoutEffect) {
+  const auto refusal = [](const std::string& text) {
+    return std::string(CheckFieldsWithEffect(Parsed(text)).message());
+  };
+  const auto block = [&](const std::string& fields) { return refusal("model { block { " + fields + " } }"); };
+  EXPECT_EQ(
+      block("rotary_theta: 500"),
+      "model.block.rotary_theta = 500 has no effect: model.block.positions is not \"rotary\". Leave it out, or set "
+      "it to 10000, the default.");
+  for (const std::string field : {"rotary_share: 0.5", "rotary_scaling: 8", "rotary_local_theta: 9 window: 3"}) {
+    EXPECT_THAT(block(field), HasSubstr("model.block.positions is not \"rotary\""));
+    EXPECT_EQ(block("positions: \"rotary\" " + field), "");
+  }
+  EXPECT_THAT(block("positions: \"rotary\" rotary_scaling_positions: 9"), HasSubstr("model.block.rotary_scaling is 1"));
+  EXPECT_THAT(block("positions: \"rotary\" rotary_local_theta: 9"), HasSubstr("model.block.window is 0"));
+  EXPECT_THAT(block("global_every: 3"), HasSubstr("model.block.window is 0"));
+  EXPECT_EQ(block("global_every: 3 window: 3"), "");
+  EXPECT_THAT(block("initial_depth_factor: true"), HasSubstr("model.block.initial_deviation is 0"));
+  EXPECT_EQ(block("initial_depth_factor: true initial_deviation: 0.02"), "");
+  EXPECT_THAT(refusal("optimizer { muon { steps: 4 } }"),
+              HasSubstr("optimizer.muon.steps = 4 has no effect: optimizer.kind"));
+  EXPECT_EQ(refusal("optimizer { muon { steps: 4 } kind: \"muon\" }"), "");
+  EXPECT_THAT(refusal("data { masking { share: 0.3 } }"), HasSubstr("data.masking.share = 0.3 has no effect"));
+  EXPECT_EQ(refusal("data { masking { share: 0.3 } } model { decoder_layers: 0 }"), "");
+  EXPECT_EQ(refusal("optimizer { muon { steps: 5 coefficients: [] } } data { masking { share: 0.15 } }"), "")
+      << "the defaults";
+}
+
 TEST(CheckTrainable, LanguageModelsHaveNoBleu) {
   TrainOptions options = OptionsOf(
                              "data { train: \"t\" validation: \"v\" } model { encoder_layers: 0 } stop { steps: 1 } "

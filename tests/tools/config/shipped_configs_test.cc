@@ -52,6 +52,7 @@ TEST(ShippedConfigs, EachPartLoadsAloneAndEveryCompositionConverts) {
           const auto config = LoadConfig({base, size, depth, method}, {}).value();
           const auto options = MakeRunOptions(config);
           ASSERT_TRUE(options.ok()) << base << " " << size << " " << depth << " " << method << ": " << options.status();
+          EXPECT_EQ(CheckFieldsWithEffect(config), absl::OkStatus());
           const bool fades = method.find("b2t_no_ln") != std::string::npos && options->train.model.encoder_layers >= 50;
           if (fades) continue;  // from which depth on it warns depends on the width
           EXPECT_THAT(options->warnings, IsEmpty()) << base << " " << size << " " << depth << " " << method;
@@ -81,7 +82,19 @@ TEST(ShippedConfigs, TheEncoderAloneTakesEveryMethodOnBertsBlock) {
     ASSERT_TRUE(options.ok()) << method << ": " << options.status();
     EXPECT_TRUE(CheckTrainable(options->train).ok());
     EXPECT_TRUE(options->train.masking.has_value());
+    EXPECT_EQ(CheckFieldsWithEffect(config), absl::OkStatus());
     EXPECT_THAT(options->warnings, IsEmpty()) << method;
+  }
+}
+
+TEST(ShippedConfigs, ABlockLeavesNothingOfAnother) {
+  const std::vector<std::string> blocks = FilesIn(std::string(HADAL_CONFIGS) + "/block");
+  for (const std::string& block : blocks) {
+    const auto alone = LoadConfig({block}, {}).value();
+    EXPECT_EQ(CheckFieldsWithEffect(alone), absl::OkStatus()) << block;
+    for (const std::string& before : blocks) {
+      EXPECT_EQ(LoadConfig({before, block}, {}).value().DebugString(), alone.DebugString()) << before << " " << block;
+    }
   }
 }
 

@@ -375,18 +375,19 @@ class LanguageModelTest(Folder):
         for model in (*qwen3, transformers.LlamaForCausalLM(transformers.LlamaConfig(**llama, num_key_value_heads=2)),
                       transformers.LlamaForCausalLM(transformers.LlamaConfig(**llama, tie_word_embeddings=True, attention_bias=True, mlp_bias=True)),
                       transformers.GPT2LMHeadModel(transformers.GPT2Config(**gpt2))):
-            model.eval()
-            folder, back = self.folder(), self.folder()
-            model.save_pretrained(folder)
-            Path(folder, "vocabulary.txt").write_text("".join(f"{word} 1\n" for word in WORDS), "utf-8")
-            plain = read_huggingface(folder)
-            with torch.no_grad():
-                self.assertLess((language_log_probabilities(model, self.TARGETS) - self.expected(plain)).abs().max(), 1e-5)
-            write_huggingface(plain, back)
-            wanted, found = (read_safetensors(os.path.join(place, "model.safetensors")) for place in (folder, back))
-            self.assertEqual(wanted.keys(), found.keys())
-            for name, value in wanted.items():
-                np.testing.assert_array_equal(value, found[name], name)
+            for dtype in (torch.float32, torch.bfloat16):  # what is stored in bf16 goes out in fp32
+                folder, back = self.folder(), self.folder()
+                model.eval().to(dtype).save_pretrained(folder)
+                Path(folder, "vocabulary.txt").write_text("".join(f"{word} 1\n" for word in WORDS), "utf-8")
+                plain = read_huggingface(folder)
+                if dtype == torch.float32:
+                    with torch.no_grad():
+                        self.assertLess((language_log_probabilities(model, self.TARGETS) - self.expected(plain)).abs().max(), 1e-5)
+                write_huggingface(plain, back)
+                wanted, found = (read_safetensors(os.path.join(place, "model.safetensors")) for place in (folder, back))
+                self.assertEqual(wanted.keys(), found.keys())
+                for name, value in wanted.items():
+                    np.testing.assert_array_equal(value, found[name], name)
 
     def test_greedy_text_through_the_tokenizer(self):
         plain = language_model("pre_ln", block=LLAMA)
@@ -576,12 +577,13 @@ class EncoderAloneTest(Folder):
         model = transformers.BertForMaskedLM(transformers.BertConfig(
             vocab_size=50, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=64,
             initializer_range=0.2, pad_token_id=1)).eval()
-        folder = self.folder()
-        model.save_pretrained(folder)
-        Path(folder, "vocabulary.txt").write_text("".join(f"{word} 1\n" for word in WORDS), "utf-8")
-        wanted = read_huggingface(folder)
-        with torch.no_grad():
-            self.assertLess((self.found(model) - self.expected(wanted)).abs().max(), 1e-5)
+        for dtype in (torch.bfloat16, torch.float32):
+            folder = self.folder()
+            model.to(dtype).save_pretrained(folder)
+            Path(folder, "vocabulary.txt").write_text("".join(f"{word} 1\n" for word in WORDS), "utf-8")
+            wanted = read_huggingface(folder)
+            with torch.no_grad():
+                self.assertLess((self.found(model.float()) - self.expected(wanted)).abs().max(), 1e-5)
         path = os.path.join(folder, "model.safetensors")
         weights = read_safetensors(path)
         weights["cls.predictions.decoder.bias"] = weights["cls.predictions.bias"]
