@@ -219,11 +219,6 @@ TEST(ScheduleCommand, StatesWhichWeightHalvesWait) {
   EXPECT_THAT(text, HasSubstr("weight halves pending at once, by rank: 0 2 3\n"));
 }
 
-TEST(ScheduleCommand, RefusesMoreChunksThanTheScheduleTakes) {
-  EXPECT_EQ(CheckScheduleCommand({.shape = {.stages = 2, .chunks = 2, .micro_batches = 2}}).status().code(),
-            absl::StatusCode::kInvalidArgument);
-}
-
 TEST(ScheduleCommand, RefusesProgramsThatNoMemoryHolds) {
   const auto checked = CheckScheduleCommand({.shape = {.stages = 65536, .chunks = 1, .micro_batches = 65536}});
   EXPECT_THAT(std::string(checked.status().message()), HasSubstr("too large"));
