@@ -253,24 +253,14 @@ struct Seen {
   }
 };
 
-TEST(ModelFields, AreAllOfAStack) {
-  Seen<StackMethod> seen;
-  ForEachStackField(
-      [&](const char* name, auto member, FieldAge, const auto&...) { seen.Add(name, &(seen.options.*member)); });
-  EXPECT_EQ(seen.names.size(), FieldsOf<StackMethod>());
-}
-
-TEST(ModelFields, AreAllOfABlock) {
-  Seen<Block> seen;
-  ForEachBlockField([&](const char* name, auto member, const auto&...) { seen.Add(name, &(seen.options.*member)); });
-  EXPECT_EQ(seen.names.size(), FieldsOf<Block>());
-}
-
-TEST(ModelFields, AreAllOfAModel) {
-  Seen<ModelOptions> seen;
-  ForEachModelField(
-      [&](const char* name, auto member, FieldAge, const auto&...) { seen.Add(name, &(seen.options.*member)); });
-  EXPECT_EQ(seen.names.size(), FieldsOf<ModelOptions>());
+TEST(ModelFields, AreAllOfTheirOptions) {
+  const auto expect_all = []<typename Options>(Seen<Options> seen, const auto& for_each) {
+    for_each([&](const char* name, auto member, const auto&...) { seen.Add(name, &(seen.options.*member)); });
+    EXPECT_EQ(seen.names.size(), FieldsOf<Options>());
+  };
+  expect_all(Seen<StackMethod>(), [](const auto& visit) { ForEachStackField(visit); });
+  expect_all(Seen<Block>(), [](const auto& visit) { ForEachBlockField(visit); });
+  expect_all(Seen<ModelOptions>(), [](const auto& visit) { ForEachModelField(visit); });
 }
 
 }  // namespace

@@ -25,14 +25,13 @@ constexpr int32_t kVocabulary = 40;
 
 TrainOptions SmallRun(ResidualMethod method = ResidualMethod::kDeepNorm) {
   TrainOptions options;
-  options.model = {.encoder_layers = 3,
-                   .decoder_layers = 2,
-                   .d_model = 16,
-                   .d_ff = 32,
-                   .heads = 2,
-                   .source_vocabulary = kVocabulary,
-                   .target_vocabulary = kVocabulary,
-                   .max_positions = 16};
+  options.model = TinyModel({.encoder_layers = 3,
+                             .decoder_layers = 2,
+                             .d_model = 16,
+                             .d_ff = 32,
+                             .heads = 2,
+                             .vocabulary = kVocabulary,
+                             .max_positions = 16});
   ApplyResidualMethod(method, options.model);
   options.batch = {.micro_batches = 2, .source_tokens = 32, .target_tokens = 32};
   return options;
