@@ -43,8 +43,7 @@ DecodeLinks::DecodeLinks(const ModelPlan& plan, const PipelineLayout& pipeline, 
       searcher_(pipeline.RankOfSublayer(plan.output_head())),
       // Two commands a lane can be under way: its group's start and its first step. One more for the end.
       command_buffers_(2 * capacity.lanes + 1),
-      residual_buffers_(plan.HasSecond(Stack::kEncoder) || plan.HasSecond(Stack::kDecoder) ? 2 * kBuffers
-                                                                                                       : kBuffers),
+      residual_buffers_(plan.HasSecond(Stack::kEncoder) || plan.HasSecond(Stack::kDecoder) ? 2 * kBuffers : kBuffers),
       command_bytes_(
           ArenaLayout::Aligned(DecodeCommand::MostIntegers(capacity) * static_cast<int64_t>(sizeof(int32_t)))),
       residual_bytes_(ArenaLayout::Aligned(MostSent(plan, pipeline, rank) *

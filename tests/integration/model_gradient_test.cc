@@ -29,6 +29,8 @@ DifferenceModel ModelFor(ParameterRole role) {
   if (role == ParameterRole::kKeyBias) model.may_vanish = true;              // softmax(q·(k + b)) does not depend on b
   if (role == ParameterRole::kCombinationWeight) model.largest_step = 2e-2;  // a norm of few terms bends early
   if (role == ParameterRole::kHyperMapWeight) model.longest = 2;             // small gates stand behind it
+  if (role == ParameterRole::kReaderQuery) model.largest_step = 1.5e-2;      // rows cancel in the slope alone
+  if (role == ParameterRole::kReaderScale) model.longest = 2, model.largest_step = 0.5;  // small queries multiply it
   return model;
 }
 
@@ -107,8 +109,11 @@ TEST(ModelGradientTest, IsTheSlopeOfTheLossOfSettingsOverAPreset) {
   streams.encoder.norm_gain = streams.decoder.norm_gain = DepthInit::kInverseSqrt;
   ModelOptions scaled_heads = TwoLayers(ResidualMethod::kNormFormer, /*encoder_layers=*/2);
   scaled_heads.encoder.attention_inner_norm = scaled_heads.decoder.attention_inner_norm = true;
-  for (const ModelOptions& model : {streams, scaled_heads}) {
-    SCOPED_TRACE(absl::StrCat(model.encoder.residual_streams, " streams"));
+  ModelOptions blocks = TwoLayers(ResidualMethod::kAttnResDelta, /*encoder_layers=*/2);
+  blocks.encoder.attention_residual_block_sublayers = blocks.decoder.attention_residual_block_sublayers = 3;
+  for (const ModelOptions& model : {streams, scaled_heads, blocks}) {
+    SCOPED_TRACE(absl::StrCat(model.encoder.residual_streams, " streams, blocks of ",
+                              model.encoder.attention_residual_block_sublayers));
     ExpectGradientsOfTheLoss(model);
   }
 }
