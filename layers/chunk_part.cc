@@ -75,7 +75,10 @@ Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, 
     const int64_t entries = std::max(plan.options.encoder_layers, plan.options.decoder_layers) + 1;
     partial_floats_ = std::max(partial_floats_, WeightedSumPartials(rows, entries));
   }
-  partial_floats_ = std::max(partial_floats_, HyperPartials(rows, residuals));
+  for (const StackMethod* stack : {&encoder, &decoder}) {
+    const int64_t logits = HyperLogits(stack->residual_mixing, stack->residual_streams);
+    partial_floats_ = std::max(partial_floats_, HyperPartials(rows, logits));
+  }
   partial_slice_ = layout.Reserve<float>(category, partial_floats_);
   if (stream.kind() == DeviceKind::kCpu) return;
   gradient_batch_ = std::make_unique<GradientBatch>();

@@ -45,6 +45,8 @@
 //                        0.05 F(x) without norms
 //   mhc            pre   four streams, which branches     as post_ln; maps Xavier, gates 0.01, biases 0
 //                        read and write by learned maps
+//   mhc_lite       pre   as mhc, with H_res a mean of     as mhc
+//                        permutations
 //
 // method_presets.md has the constants without an encoder or without a decoder, the sources, and the choices where a
 // paper and its code differ.
@@ -85,6 +87,7 @@ enum class ResidualMethod : int32_t {
   kCompleteP,
   kResidualDual,
   kMhc,
+  kMhcLite,
 };
 
 const std::vector<ResidualMethod>& AllResidualMethods();

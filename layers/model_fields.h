@@ -18,6 +18,8 @@ inline constexpr Word<Omega> kOmegaWords[] = {
     {"none", Omega::kNone}, {"constant", Omega::kConstant}, {"profiled", Omega::kProfiled}};
 inline constexpr Word<DepthInit> kDepthInitWords[] = {
     {"flat", DepthInit::kFlat}, {"inverse_sqrt", DepthInit::kInverseSqrt}, {"from_top", DepthInit::kFromTop}};
+inline constexpr Word<HyperMixing> kHyperMixingWords[] = {{"sinkhorn", HyperMixing::kSinkhorn},
+                                                          {"permutations", HyperMixing::kPermutations}};
 inline constexpr Word<EmbeddingSharing> kSharingWords[] = {
     {"none", EmbeddingSharing::kNone}, {"decoder", EmbeddingSharing::kDecoder}, {"all", EmbeddingSharing::kAll}};
 inline constexpr Word<WeightDistribution> kDistributionWords[] = {
@@ -80,6 +82,7 @@ void ForEachStackField(Visit visit) {
   visit("adam_epsilon_factor", &StackMethod::adam_epsilon_factor, kLater);
   visit("second_stream_gain", &StackMethod::second_stream_gain, kLater);
   visit("residual_streams", &StackMethod::residual_streams, kLater);
+  visit("residual_mixing", &StackMethod::residual_mixing, kLater, kHyperMixingWords);
 }
 
 // Calls visit(name, member), or visit(name, member, words) for a choice, for each field of Block, without an age.

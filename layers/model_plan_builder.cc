@@ -257,7 +257,7 @@ class PlanBuilder {
       const double start = method.omega == Omega::kConstant ? method.initial_omega : 1;
       AddParameter(ParameterRole::kOmega, InitKind::kConstant, start, options_.d_model, 1);
     }
-    if (method.residual_streams > 1) AddHyperMaps(method.residual_streams);
+    if (method.residual_streams > 1) AddHyperMaps(method);
     if (!closing || (sublayer.norm != NormPlacement::kPre && sublayer.second_gain == 0)) return;
     sublayer.closing_norm = 1;
     AddLayerNorm(ParameterRole::kClosingNormScale, options_.d_model);
@@ -268,11 +268,13 @@ class PlanBuilder {
     scale.init_scale = static_cast<float>(1 / std::sqrt(options_.width_multiplier()));
   }
 
-  // Gates of 0.01 and no bias: at first H_pre is near 1/2, H_post near 1, H_res near 1/n everywhere.
-  void AddHyperMaps(int64_t residuals) {
-    AddWeight(ParameterRole::kHyperMapWeight, 1, HyperMaps(residuals), residuals * options_.d_model);
+  // Gates of 0.01 and no bias: at first H_pre is near 1/2, H_post near 1, Sinkhorn's H_res near 1/n everywhere, a mean
+  // of permutations near 1.
+  void AddHyperMaps(const StackMethod& method) {
+    const int64_t logits = HyperLogits(method.residual_mixing, method.residual_streams);
+    AddWeight(ParameterRole::kHyperMapWeight, 1, logits, int64_t{method.residual_streams} * options_.d_model);
     AddParameter(ParameterRole::kHyperMapGates, InitKind::kConstant, 0.01, kHyperGates, 1);
-    AddParameter(ParameterRole::kHyperMapBias, InitKind::kZero, 0, HyperMaps(residuals), 1);
+    AddParameter(ParameterRole::kHyperMapBias, InitKind::kZero, 0, logits, 1);
   }
 
   // The norms around a branch.

@@ -152,6 +152,11 @@ def mhc(settings):
     return (Residual(norm="pre", streams=4),) * 2
 
 
+def mhc_lite(settings):
+    """mHC-lite (arXiv 2601.05732): mhc with H_res a weighted mean of the 24 permutations."""
+    return (Residual(norm="pre", streams=4, permutations=True),) * 2
+
+
 # The forward pass of each; what only the initial weights know of (post_ln_init, ds_init) is post_ln here.
 METHODS = {
     "post_ln": post_ln,
@@ -179,4 +184,5 @@ METHODS = {
     "completep": completep,
     "residual_dual": residual_dual,
     "mhc": mhc,
+    "mhc_lite": mhc_lite,
 }
