@@ -21,11 +21,12 @@ int64_t CheckResiduals(const ConstMatrix& x, const ConstMatrix& one) {
 }  // namespace
 
 void HyperReadForward(const Stream& stream, const HyperReadForwardArgs& args) {
-  const int64_t maps = HyperMaps(CheckResiduals(args.x, args.u));
-  CheckShape(args.projected, args.u.rows, maps);
-  CheckShape(args.maps, args.u.rows, maps);
+  const int64_t residuals = CheckResiduals(args.x, args.u), logits = HyperLogits(args.mixing, residuals);
+  HADAL_CHECK_LE(residuals, MostResiduals(args.mixing));
+  CheckShape(args.projected, args.u.rows, logits);
+  CheckShape(args.maps, args.u.rows, HyperMaps(residuals));
   HADAL_CHECK_EQ(args.gates.size, kHyperGates);
-  HADAL_CHECK_EQ(args.bias.size, maps);
+  HADAL_CHECK_EQ(args.bias.size, logits);
   HADAL_CHECK_EQ(args.rstd.size, args.u.rows);
   if (stream.device() != nullptr) return stream.device()->kernels().hyper_read_forward(stream, args);
   cpu::HyperReadForward(stream, args);
@@ -51,15 +52,17 @@ void HyperWriteBackward(const Stream& stream, const HyperWriteBackwardArgs& args
 }
 
 void HyperReadBackward(const Stream& stream, const HyperReadBackwardArgs& args) {
-  const int64_t residuals = CheckResiduals(args.x, args.du), maps = HyperMaps(residuals);
-  CheckShape(args.projected, args.du.rows, maps);
-  CheckShape(args.maps, args.du.rows, maps);
-  CheckShape(args.d_maps, args.du.rows, maps);
+  const int64_t residuals = CheckResiduals(args.x, args.du), logits = HyperLogits(args.mixing, residuals);
+  HADAL_CHECK_LE(residuals, MostResiduals(args.mixing));
+  CheckShape(args.projected, args.du.rows, logits);
+  CheckShape(args.maps, args.du.rows, HyperMaps(residuals));
+  CheckShape(args.d_maps, args.du.rows, HyperMaps(residuals));
+  CheckShape(args.d_projected, args.du.rows, logits);
   CheckShape(args.dx, args.x.rows, args.x.columns);
   HADAL_CHECK_EQ(args.rstd.size, args.du.rows);
   HADAL_CHECK_EQ(args.d_gates.size, kHyperGates);
-  HADAL_CHECK_EQ(args.d_bias.size, maps);
-  HADAL_CHECK_GE(args.partials.size, HyperPartials(args.du.rows, residuals));
+  HADAL_CHECK_EQ(args.d_bias.size, logits);
+  HADAL_CHECK_GE(args.partials.size, HyperPartials(args.du.rows, logits));
   if (stream.device() != nullptr) return stream.device()->kernels().hyper_read_backward(stream, args);
   cpu::HyperReadBackward(stream, args);
 }

@@ -1,6 +1,6 @@
 // HyperSegment: consecutive residual sublayers of a stack with n > 1 residual streams (manifold-constrained
-// hyper-connections, mHC, arXiv 2512.24880). What Segment (segment.cc) is for one stream: a part with one backward step
-// per sublayer, the unit of recomputation.
+// hyper-connections: mHC, arXiv 2512.24880; mHC-lite, arXiv 2601.05732). What Segment (segment.cc) is for one stream: a
+// part with one backward step per sublayer, the unit of recomputation.
 //
 //   before the stack      X = n copies of x_0
 //   sublayer              u = H_pre·X;  f = b·dropout(F(k·LN(u)) + bias);  X' = H_res·X + H_postᵀ·f
@@ -20,6 +20,7 @@
 // Pending: the gradient of the branch's output [R, d], that of the maps' product, then the branch's own.
 // Numerics: the division of a model into segments does not change any bit.
 // Thread safety: const after construction; one micro-batch at a time per workspace.
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -84,7 +85,10 @@ class HyperSegment final : public ChunkPart {
   // The gradient of the residuals, in d_y's memory.
   Matrix ResidualsGradient(const Tensors& t) const { return {t.d_y.floats().data, t.rows, residuals_ * d_model_}; }
   AnyMatrix BranchGradient(const Tensors& t) const { return ProductAt(t.pending, 0, t.rows); }
-  Matrix MapsGradient(const Tensors& t) const { return At(t.pending, maps_pending_, t.rows, maps_); }
+  // The gradient of the maps, then in its rows that of their product.
+  Matrix MapsGradient(const Tensors& t, int64_t columns) const {
+    return At(t.pending, maps_pending_, t.rows, std::max(maps_, logits_)).Columns(0, columns);
+  }
   PartTensors BranchTensors(const SublayerContext& context, size_t index, const Tensors& t) const;
   void ForwardSublayer(const SublayerContext& context, size_t index, const Tensors& t) const;
   void ForwardEnd(const SublayerContext& context, const Tensors& t) const;
@@ -97,7 +101,9 @@ class HyperSegment final : public ChunkPart {
   ActivationCapacity capacity_;
   Stack stack_;
   Storage storage_;
-  int64_t d_model_, residuals_, maps_;
+  int64_t d_model_, residuals_;
+  HyperMixing mixing_;
+  int64_t maps_, logits_;
   double dropout_;
   bool begins_, ends_;               // whether the stack does
   int32_t closing_norm_scale_ = -1;  // parameter; its shift follows
@@ -115,7 +121,9 @@ HyperSegment::HyperSegment(const ModelPlan& plan, int32_t first, int32_t last, c
       storage_(plan.compute_storage),
       d_model_(plan.options.d_model),
       residuals_(plan.Residuals(stack_)),
+      mixing_(plan.Method(stack_).residual_mixing),
       maps_(HyperMaps(residuals_)),
+      logits_(HyperLogits(mixing_, residuals_)),
       dropout_(plan.options.dropout),
       begins_(plan.begins_stack(first)),
       ends_(plan.ends_stack(last)) {
@@ -137,14 +145,15 @@ HyperSegment::HyperSegment(const ModelPlan& plan, int32_t first, int32_t last, c
     sublayer.norm_scale = plan.ParameterOf(s, ParameterRole::kNormScale);
     if (s > first || begins_) sublayer.residuals = reserve(kept_, residuals_ * d_model_);
     sublayer.normed = reserve(kept_, d_model_, storage_);
-    for (int64_t* at : {&sublayer.projected, &sublayer.maps}) *at = reserve(input_, maps_);
+    sublayer.projected = reserve(input_, logits_);
+    sublayer.maps = reserve(input_, maps_);
     for (int64_t* at : {&sublayer.inverse_rms, &sublayer.mean, &sublayer.rstd}) *at = reserve(input_, 1);
     for (int64_t* at : {&sublayer.read, &sublayer.result}) *at = reserve(input_, d_model_);
     const SavedBytes bytes = sublayer.branch->BytesToSave(capacity);
     sublayer.branch_saved = {.kept = reserve_bytes(kept_, bytes.kept), .input = reserve_bytes(input_, bytes.input)};
   }
   reserve(pending_, d_model_, storage_);
-  maps_pending_ = reserve(pending_, maps_);
+  maps_pending_ = reserve(pending_, std::max(maps_, logits_));
   if (!ends_) return;
   closing_norm_scale_ = plan.ParameterOf(last - 1, ParameterRole::kClosingNormScale);
   last_residuals_ = reserve(input_, residuals_ * d_model_);
@@ -190,11 +199,12 @@ void HyperSegment::ForwardSublayer(const SublayerContext& context, size_t index,
   const int32_t sublayer = first_ + static_cast<int32_t>(index);
   const ParameterStore& parameters = context.parameters;
   const ConstMatrix x = ResidualsAt(index, t);
-  const Matrix projected = At(t.saved_input, s.projected, t.rows, maps_),
+  const Matrix projected = At(t.saved_input, s.projected, t.rows, logits_),
                maps = At(t.saved_input, s.maps, t.rows, maps_);
   const Matrix read = At(t.saved_input, s.read, t.rows, d_model_);
   LinearForward(context.stream, {.x = x, .weight = parameters.ProductWeight(s.weight), .y = projected});
   HyperReadForward(context.stream, {.x = x,
+                                    .mixing = mixing_,
                                     .projected = projected,
                                     .gates = parameters.WeightVector(s.weight + 1),
                                     .bias = parameters.WeightVector(s.weight + 2),
@@ -271,7 +281,8 @@ void HyperSegment::BackwardInput(const SublayerContext& context, const PartTenso
   const ProfilerRange range(context.stream, "sublayer", sublayer);
   const ParameterStore& parameters = context.parameters;
   if (ends_ && step + 1 == steps()) BackwardEnd(context, t);
-  const Matrix d_residuals = ResidualsGradient(t), d_maps = MapsGradient(t);
+  const Matrix d_residuals = ResidualsGradient(t), d_maps = MapsGradient(t, maps_),
+               d_projected = MapsGradient(t, logits_);
   context.Observe({.tensor = DepthTensor::kOutputGradient, .sublayer = sublayer, .values = d_residuals});
   const ConstMatrix x = ResidualsAt(step, t), maps = At(t.saved_input, s.maps, t.rows, maps_);
   const Matrix d_result = context.workspace.layer_input_gradient(t.rows), d_read = d_result;  // one after the other
@@ -302,19 +313,21 @@ void HyperSegment::BackwardInput(const SublayerContext& context, const PartTenso
   context.Observe({.tensor = DepthTensor::kNormInputGradient, .sublayer = sublayer, .values = d_read});
   HyperReadBackward(context.stream, {.du = d_read,
                                      .x = x,
-                                     .projected = At(t.saved_input, s.projected, t.rows, maps_),
+                                     .mixing = mixing_,
+                                     .projected = At(t.saved_input, s.projected, t.rows, logits_),
                                      .maps = maps,
                                      .rstd = VectorAt(t.saved_input, s.inverse_rms, t.rows),
                                      .gates = parameters.WeightVector(s.weight + 1),
                                      .bias = parameters.WeightVector(s.weight + 2),
                                      .d_maps = d_maps,
+                                     .d_projected = d_projected,
                                      .dx = d_residuals,
                                      .d_gates = parameters.GradientVector(s.weight + 1),
                                      .d_bias = parameters.GradientVector(s.weight + 2),
                                      .partials = context.workspace.norm_partials()});
   LinearBackwardInput(
       context.stream,
-      {.dy = d_maps, .weight = parameters.ProductWeight(s.weight), .accumulate = true, .dx = d_residuals});
+      {.dy = d_projected, .weight = parameters.ProductWeight(s.weight), .accumulate = true, .dx = d_residuals});
   if (!begins_ || step > 0) return;
   // d_x is the beginning of d_residuals' memory, so the sum is made beside it and then copied (to one stream).
   SumResiduals(context.stream, {.x = d_residuals, .y = d_read});
@@ -368,7 +381,7 @@ void HyperSegment::BackwardWeight(const SublayerContext& context, const PartTens
   const Tensors t = With(context, tensors);
   const Sublayer& s = sublayers_[step];
   s.branch->BackwardWeight(context, BranchTensors(context, step, t));
-  LinearBackwardWeight(context.stream, {.dy = MapsGradient(t),
+  LinearBackwardWeight(context.stream, {.dy = MapsGradient(t, logits_),
                                         .x = ResidualsAt(step, t),
                                         .d_weight = context.parameters.Gradient(s.weight),
                                         .batch = context.gradients});

@@ -22,6 +22,7 @@ IncrementalScratch::IncrementalScratch(const ModelPlan& plan, const Capacity& ca
       rows_(capacity.rows),
       width_(plan.options.d_model),
       residual_count_(plan.Residuals(Stack::kDecoder)),
+      hyper_logits_(HyperLogits(plan.options.decoder.residual_mixing, residual_count_)),
       attention_floats_(CachedAttentionScratch(stream, capacity.longest, plan.options.head_width())) {
   const int64_t rows = capacity.rows;
   const int64_t query_width = plan.options.query_width(), key_width = plan.options.key_width();
@@ -45,7 +46,7 @@ IncrementalScratch::IncrementalScratch(const ModelPlan& plan, const Capacity& ca
   if (residual_count_ > 1) {
     residuals_slice_ = reserve_floats(rows * residual_count_ * width_);
     read_slice_ = reserve_floats(rows * width_);
-    maps_slice_ = reserve_floats(2 * rows * HyperMaps(residual_count_));
+    maps_slice_ = reserve_floats(rows * (hyper_logits_ + HyperMaps(residual_count_)));
   }
   statistics_slice_ = reserve_floats(2 * rows);
   attention_slice_ = reserve_floats(attention_floats_);
@@ -87,6 +88,7 @@ IncrementalSublayer::IncrementalSublayer(const ModelPlan& plan, int32_t sublayer
       ends_stack_(plan.ends_stack(sublayer + 1)),
       reads_blocks_(plan.ReadsBlocks(Stack::kDecoder)),
       residuals_(plan.Residuals(Stack::kDecoder)),
+      mixing_(plan.options.decoder.residual_mixing),
       head_norms_(plan, sublayer),
       reach_(plan.Reach(sublayer)),
       gate_width_(plan.ParameterOf(sublayer, ParameterRole::kGateWeight) < 0 ? 0 : query_width_) {
@@ -374,6 +376,7 @@ void IncrementalSublayer::HyperStep(const IncrementalContext& context, ConstAnyM
   const Matrix projected = scratch.projected_maps(rows), maps = scratch.maps(rows), read = scratch.read(rows);
   LinearForward(context.stream, {.x = residuals, .weight = parameters.ProductWeight(hyper_weight_), .y = projected});
   HyperReadForward(context.stream, {.x = residuals,
+                                    .mixing = mixing_,
                                     .projected = projected,
                                     .gates = parameters.WeightVector(hyper_weight_ + 1),
                                     .bias = parameters.WeightVector(hyper_weight_ + 2),

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/hyper_connection.h"
 #include "layers/model_fields.h"
 #include "runtime/data/packed_batch.h"
 #include "runtime/status_macros.h"
@@ -157,7 +156,10 @@ absl::Status ValidateStack(const char* name, const StackMethod& stack) {
                              : "norm is not \"post\": without norms between sublayers the two streams are one",
         ". Set second_stream_gain to 0, or ", stack.combine_layers ? "combine_layers to false." : "norm to \"post\"."));
   }
-  HADAL_RETURN_IF_ERROR(InRange("residual_streams", stack.residual_streams, 1, kMostResiduals));
+  HADAL_RETURN_IF_ERROR(InRange(stack.residual_mixing == HyperMixing::kSinkhorn
+                                    ? "residual_streams"
+                                    : "residual_streams with residual_mixing permutations",
+                                stack.residual_streams, 1, MostResiduals(stack.residual_mixing)));
   if (stack.residual_streams > 1) HADAL_RETURN_IF_ERROR(ValidateResiduals(name, stack));
   HADAL_RETURN_IF_ERROR(ValidateBlockReaders(name, stack));
   if (!stack.fixup_scalars) return absl::OkStatus();

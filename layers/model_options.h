@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/activation.h"
+#include "kernels/hyper_connection.h"
 
 namespace hadal {
 
@@ -76,6 +77,7 @@ struct StackMethod {
   // n residual streams X, which every sublayer reads and writes by learned maps of X:
   // X' = H_res·X + H_postᵀ·F(LN(H_pre·X)) (mHC, arXiv 2512.24880; hyper_segment.cc). 1: the plain residual.
   int32_t residual_streams = 1;
+  HyperMixing residual_mixing = HyperMixing::kSinkhorn;  // how H_res is made (kernels/hyper_connection.h)
 
   // Layers, and the module after the stack, read a learned combination of the embedding and of the outputs of all
   // layers before them (DLCL, Wang et al. 2019; layer_combination.h).

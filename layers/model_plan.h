@@ -260,10 +260,9 @@ struct ModelPlan {
   bool HasSecondStream(Stack stack) const {
     return (stack == Stack::kEncoder ? options.encoder : options.decoder).second_stream_gain != 0;
   }
+  const StackMethod& Method(Stack stack) const { return stack == Stack::kEncoder ? options.encoder : options.decoder; }
   // The number of a stack's residual streams (hyper_segment.cc).
-  int32_t Residuals(Stack stack) const {
-    return (stack == Stack::kEncoder ? options.encoder : options.decoder).residual_streams;
-  }
+  int32_t Residuals(Stack stack) const { return Method(stack).residual_streams; }
   // The number of residual streams before `position`; 1 before and after a stack.
   int32_t ResidualsBefore(int32_t position) const {
     const SublayerRecord& next = sublayers[position];

@@ -424,7 +424,8 @@ void VisitResiduals(AccessLab& lab) {
     cuda::HyperWriteBackward(stream, {.dy = y, .x = x, .maps = maps, .f = u, .dx = y, .df = u, .d_maps = d_maps});
   });
   HyperReadBackwardArgs backward = {.du = u, .x = x, .projected = projected, .maps = maps, .rstd = rstd};
-  backward.gates = gates, backward.bias = bias, backward.d_maps = d_maps, backward.dx = y;
+  backward.gates = gates, backward.bias = bias, backward.d_maps = d_maps, backward.d_projected = d_maps,
+  backward.dx = y;
   backward.d_gates = d_gates, backward.d_bias = d_bias, backward.partials = partials;
   lab.Visit(shape, {"HyperReadBackwardKernel", "MergeColumnsKernel"},
             [&](StreamHandle stream) { cuda::HyperReadBackward(stream, backward); });

@@ -298,6 +298,8 @@ TEST(ResidualMethodTest, ResiDualIsPostLnWithASecondStreamAndANormBehindIt) {
 }
 
 TEST(ResidualMethodTest, MhcIsPreLnWithMapsOfFourStreams) {
+  const ModelPlan lite = ModelPlan::Make(WithDepth(ResidualMethod::kMhcLite, 2, 3));
+  EXPECT_EQ(lite.parameters[lite.ParameterOf(1, ParameterRole::kHyperMapWeight)].rows, 8 + 24);
   ModelOptions options = WithDepth(ResidualMethod::kMhc, 2, 3);
   const ModelPlan plan = ModelPlan::Make(options);
   for (int32_t s = 0; s < static_cast<int32_t>(plan.sublayers.size()); ++s) {

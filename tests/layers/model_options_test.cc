@@ -157,7 +157,9 @@ TEST(ValidateModelOptionsTest, SeveralStreamsTakeThePlaceOfGainsAndSkips) {
              {"omega is not \"none\"", [](O& o) { o.decoder.omega = Omega::kProfiled; }},
              {"skip_gain is not 0", [](O& o) { o.decoder.skip_gain = 1; }},
              {"layer_gain is not 1", [](O& o) { o.decoder.layer_gain = 0.5; }},
-             {"fixup_scalars is set", [](O& o) { o.decoder.fixup_scalars = true; }}});
+             {"fixup_scalars is set", [](O& o) { o.decoder.fixup_scalars = true; }},
+             {"residual_streams with residual_mixing permutations = 5, allowed: 1 to 4",
+              [](O& o) { o.decoder.residual_streams = 5, o.decoder.residual_mixing = HyperMixing::kPermutations; }}});
 }
 
 TEST(ValidateModelOptionsTest, SumsOfBlocksTakeThePlaceOfTheStream) {

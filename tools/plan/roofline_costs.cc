@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/hyper_connection.h"
 #include "layers/adaptive_bands.h"
 #include "pipeline/layout/pipeline_layout.h"
 #include "pipeline/stage/graph_cache.h"
@@ -106,8 +107,9 @@ class RooflineCosts : public StepCosts {
 
   // In place of Joint with n streams (layers/hyper_segment.cc): the kernels that read and write them, the product that
   // makes the maps, the norm of what the sublayer reads, and the pass that makes its result. All in fp32.
-  ThereAndBack Residuals(double rows, double width, double n) const {
-    const double maps = n * (n + 2);
+  ThereAndBack Residuals(double rows, double width, const StackMethod& method) const {
+    const double n = method.residual_streams;
+    const auto maps = static_cast<double>(HyperLogits(method.residual_mixing, method.residual_streams));
     const auto product = [&](double m, double k, double of) { return ProductSeconds(machine_, m, k, of, 4); };
     const auto pass = [&](double trips) { return PassSeconds(trips * rows * width * 4); };
     return {pass(n + 1) + pass(2 * n + 1) + pass(2) + pass(3) + product(rows, maps, n * width),
@@ -193,8 +195,8 @@ class RooflineCosts : public StepCosts {
         return {products.forward + products.backward + loss, 0, 0};
       }
     }
-    const int32_t residuals = (record.stack == Stack::kEncoder ? model.encoder : model.decoder).residual_streams;
-    sum.Add(residuals > 1 ? Residuals(rows, d, residuals) : Joint(rows, d));
+    const StackMethod& method = record.stack == Stack::kEncoder ? model.encoder : model.decoder;
+    sum.Add(method.residual_streams > 1 ? Residuals(rows, d, method) : Joint(rows, d));
     return {sum.forward, 0, sum.backward};
   }
 

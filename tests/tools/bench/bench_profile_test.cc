@@ -135,6 +135,10 @@ TEST(ProfiledCosts, AnotherModelOrMicroBatchIsRefused) {
   EXPECT_THAT(std::string(wider.message()), HasSubstr("d_ff 32, this model has 64"));
   const auto streams = MakeProfiledCosts(profile, SmallRun(ResidualMethod::kMhc).model, std::nullopt).status();
   EXPECT_THAT(std::string(streams.message()), HasSubstr("residual streams 1, this model has 4"));
+  ModelOptions permuted = SmallRun().model;
+  permuted.decoder.residual_mixing = HyperMixing::kPermutations;
+  EXPECT_THAT(std::string(MakeProfiledCosts(profile, permuted, std::nullopt).status().message()),
+              HasSubstr("residual_mixing \"sinkhorn\", this model has \"permutations\""));
   ModelOptions adaptive = SmallRun().model;
   adaptive.adaptive_cutoffs = {.ids = {10}, .count = 1};
   EXPECT_THAT(std::string(MakeProfiledCosts(profile, adaptive, std::nullopt).status().message()),
