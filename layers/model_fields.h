@@ -150,6 +150,8 @@ void ForEachModelField(Visit visit) {
   visit("start_token", &ModelOptions::start_token, kLater);
   visit("end_token", &ModelOptions::end_token, kLater);
   visit("reserved_ids", &ModelOptions::reserved_ids, kLater);
+  visit("mask_token", &ModelOptions::mask_token, kLater);
+  visit("document_mask", &ModelOptions::document_mask, kLater);
 }
 
 }  // namespace hadal

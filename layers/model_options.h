@@ -196,6 +196,8 @@ struct ModelOptions {
   int32_t start_token = 2;
   int32_t end_token = 2;
   bool reserved_ids = true;
+  int32_t mask_token = -1;       // never drawn or searched; −1: none
+  bool document_mask = false;    // whether the model has read blocks whose documents do not see each other
   int32_t max_positions = 1024;  // longest sentence, including </s>
   EmbeddingSharing sharing = EmbeddingSharing::kAll;
 

@@ -98,6 +98,7 @@ std::string ModelSettingsJson(const ModelOptions& options) {
   });
   // As before the field: readers of older versions know models with the default block.
   if (options.block == Block()) json.erase("block");
+  if (options.mask_token < 0) json.erase("mask_token");
   return json.dump();
 }
 

@@ -1,5 +1,6 @@
 #include "runtime/data/token_masks.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -12,22 +13,17 @@ namespace {
 // The share of all 32-bit draws that are below this.
 uint64_t Threshold(double share) { return static_cast<uint64_t>(share * 0x1p32); }
 
-bool IsSpecial(const TokenMasking& masking, int32_t token) {
-  return token < kSpecialTokens || token == masking.mask_token;
-}
-
 int32_t RandomToken(const TokenMasking& masking, uint64_t draw) {
-  const bool among = masking.mask_token >= kSpecialTokens;
-  const int32_t ordinary = masking.vocabulary - kSpecialTokens - (among ? 1 : 0);
-  const auto token = static_cast<int32_t>(kSpecialTokens + draw % static_cast<uint64_t>(ordinary));
-  return among && token >= masking.mask_token ? token + 1 : token;
+  auto token = static_cast<int32_t>(draw % (static_cast<uint64_t>(masking.vocabulary) - masking.special.size()));
+  for (const int32_t special : masking.special) token += token >= special ? 1 : 0;
+  return token;
 }
 
 }  // namespace
 
 void MaskTokens(const TokenMasking& masking, uint64_t seed, uint32_t epoch, PackedBatch& batch) {
   HADAL_CHECK(batch.source.empty());
-  HADAL_CHECK_GT(masking.vocabulary, kSpecialTokens + 1);
+  HADAL_CHECK_GT(masking.vocabulary, std::ssize(masking.special));
   batch.source = std::exchange(batch.target, {});
   batch.source_offsets = batch.target_offsets;
   batch.target_input.clear();
@@ -38,12 +34,15 @@ void MaskTokens(const TokenMasking& masking, uint64_t seed, uint32_t epoch, Pack
                                 .micro_batch = static_cast<uint32_t>(batch.samples[n]),
                                 .sublayer = 1,
                                 .site = RandomSite::kSampling};
+    bool is_masked = false;
     for (int32_t row = batch.source_offsets[n]; row < batch.source_offsets[n + 1]; ++row) {
-      int32_t& token = batch.source[static_cast<size_t>(row)];
-      if (IsSpecial(masking, token)) continue;
+      const auto index = static_cast<size_t>(row);
+      int32_t& token = batch.source[index];
       const std::array<uint32_t, 4> words =
           Philox4x32(seed, counter.At(static_cast<uint32_t>(row - batch.source_offsets[n])));
-      if (words[0] >= masked_below) continue;
+      const bool continues = masking.whole_words && batch.continues[index] && row > batch.source_offsets[n];
+      if (!continues) is_masked = words[0] < masked_below;
+      if (!is_masked || std::ranges::binary_search(masking.special, token)) continue;
       batch.target_input.push_back(row);
       batch.target.push_back(token);
       if (masking.only_mask || words[1] < mask_below) {

@@ -11,8 +11,6 @@ expect 0 "$hadal" prepare --monolingual --mask-token --train text/train.en --val
 says "201 ids"
 expect 0 "$hadal" prepare --monolingual --train text/train.en --out plain --vocab-size 200
 expect 2 "$hadal" prepare --mask-token --train text/train.en text/train.de --out pairs; says "give --monolingual"
-expect 2 "$hadal" prepare --monolingual --mask-token --tokenizer text/train.en --train text/train.en --out tokens
-says "does not read a tokenizer.json"
 (echo "a <mask> word"; cat text/train.en) > masked.en
 expect 2 "$hadal" prepare --monolingual --mask-token --vocab-type word --vocab-size 0 --train masked.en --out words; says "remove it from the text"
 small_config "masking { share: 0.3 }" "encoder_layers: 6 decoder_layers: 0"
@@ -36,11 +34,26 @@ expect 0 "$hadal" embed unbroken --input third --out third.npy
 [ "$(stat -c %s three.npy)" -eq $((128 + 3 * 64 * 4)) ] || fail "an array of $(stat -c %s three.npy) bytes"
 head -c 128 three.npy | grep -q "'shape': (3, 64)" || fail "another shape"
 cmp <(tail -c 256 three.npy) <(tail -c 256 third.npy) || fail "a vector depends on other lines"
+sed 's/.*/{"body": "&"}/' three > three.jsonl
+expect 0 "${mpi[@]}" 2 "$hadal" embed unbroken --input three.jsonl --text-field body --out documents.npy
+[ "$(grep -c written: out)" -eq 1 ] || fail "embedding on two ranks: $(cat out)"
+cmp three.npy documents.npy || fail "documents of JSON Lines have other vectors than their lines"
 expect 0 "$hadal" embed unbroken --input three --out first.npy --pooling first
 cmp -s three.npy first.npy && fail "both kinds of pooling give the same"
 expect 2 "$hadal" embed unbroken --input three --out third.npy; says "already exists"
 for _ in {1..80}; do echo -n "the "; done > long
 expect 2 "$hadal" embed unbroken --input long --out long.npy --batch-tokens 64; says "line 1 has"
+
+# A language model of a vocabulary with a mask token, here without --mask-token, never writes it.
+for _ in {1..50}; do echo a b; done > ab
+expect 0 "$hadal" prepare --monolingual --mask-token --vocab-type word --vocab-size 0 --train ab --out with; says "7 ids"
+expect 0 "$hadal" prepare --monolingual --vocab with/vocabulary.txt --train ab --out without
+cmp with/train.00000.shard without/train.00000.shard || fail "the vocabulary's mask token is not the corpus's"
+expect 0 "$hadal" train small.textproto --set 'data.train="without/train"' --set 'data.validation=""' --set validation.every_steps=0 \
+  --set model.encoder_layers=0 --set model.decoder_layers=1 --set stop.steps=1 --set pipeline.threads=1 --run-dir writer
+expect 0 "$hadal" sample writer --nbest 4 --temperature 9 --max-len 60 --min-len 60 -o written
+grep -q 'b b' written || fail "no text: $(cat written)"
+grep -q mask written && fail "a mask in $(cat written)"
 
 expect 2 "$hadal" translate unbroken --input text/valid.en; says "is an encoder alone"
 expect 2 "$hadal" sample unbroken; says "hadal embed"

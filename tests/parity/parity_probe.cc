@@ -119,8 +119,9 @@ std::vector<PackedBatch> RandomBatches(const ModelOptions& model, uint64_t seed)
     }
     if (model.has_decoder()) continue;
     batch.source.clear();
-    const int32_t vocabulary = model.target_vocabulary;
-    MaskTokens({.share = 0.3, .mask_token = vocabulary - 1, .vocabulary = vocabulary}, seed, 0, batch);
+    const int32_t mask = model.target_vocabulary - 1;
+    MaskTokens({.share = 0.3, .mask_token = mask, .vocabulary = mask + 1, .special = {0, 1, 2, 3, mask}}, seed, 0,
+               batch);
   }
   return batches;
 }

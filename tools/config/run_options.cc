@@ -165,7 +165,8 @@ void ReadRun(const config::RunConfig& from, TrainOptions& to) {
                      .time_share = augment.time_share()};
   if (from.model().decoder_layers() == 0) {
     const config::Masking& masking = from.data().masking();
-    to.masking = {.share = masking.share(), .only_mask = masking.replacement() == "mask"};
+    to.masking = {
+        .share = masking.share(), .only_mask = masking.replacement() == "mask", .whole_words = masking.whole_words()};
   }
   to.batch.micro_batches = from.batch().micro_batches();
   to.batch.source_tokens = from.batch().source_tokens();
@@ -411,7 +412,9 @@ absl::Status FollowCorpus(const CorpusManifest& corpus, TrainOptions& options) {
   model.start_token = corpus.form.start_token;
   model.end_token = corpus.form.end_token;
   model.reserved_ids = corpus.form.reserved_ids;
-  if (options.masking && corpus.mask_token < 0) {
+  model.mask_token = corpus.mask_token;
+  model.document_mask = corpus.form.document_mask;
+  if (options.masking && corpus.special_tokens.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "model.decoder_layers = 0 is an encoder alone, which predicts masked tokens, but the vocabulary of "
         "data.train = \"",
@@ -422,6 +425,7 @@ absl::Status FollowCorpus(const CorpusManifest& corpus, TrainOptions& options) {
   if (options.masking) {
     options.masking->mask_token = corpus.mask_token;
     options.masking->vocabulary = corpus.target_vocabulary.size;
+    options.masking->special = corpus.special_tokens;
   }
   if (options.pipeline.decoder) options.pipeline.decoder->prefixes = corpus.target_tags();
   return absl::OkStatus();

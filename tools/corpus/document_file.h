@@ -25,7 +25,7 @@ class DocumentFile {
   virtual ~DocumentFile() = default;
 
   // Reads the next document, or its ids as decimal numbers with spaces; returns false at the end. If it is not UTF-8,
-  // sets `invalid` to a description (else ""). Blocking.
+  // broken JSON or lacks the field, sets `invalid` to a description (else ""). Blocking.
   // Errors: InvalidArgument with the place in the file.
   virtual absl::StatusOr<bool> Next(std::string& text, std::string& invalid) = 0;
   // The line, or document of Megatron-LM's, at which the last document begins, from 1.

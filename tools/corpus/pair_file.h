@@ -27,7 +27,8 @@ class PairFile {
                                                         bool reversed);
   virtual ~PairFile() = default;
 
-  // Reads the next pair; returns false at the end. If the pair is not UTF-8, sets `invalid` to a description (else "")
+  // Reads the next pair; returns false at the end. If it is not UTF-8 or broken JSON, sets `invalid` to a description
+  // (else "")
   // and the sides to "". Blocking.
   // Errors: InvalidArgument, with the place in the file, if its format is violated, and at the end of a file in which
   // no pair had both languages.

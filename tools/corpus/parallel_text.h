@@ -48,7 +48,7 @@ struct ParallelLine {
   std::string source;
   std::string target;
   bool has_ids = false;  // `target` is token ids, as decimal numbers
-  std::string invalid;   // empty, or "FILE:LINE: not UTF-8 from byte B of the line on" (or "of column 2 on")
+  std::string invalid;   // empty, or "FILE:LINE: " and what is wrong with its encoding or its JSON
   bool empty = false;    // a side is blank
 };
 

@@ -3,8 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <iostream>
-#include <istream>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "launch/task_launcher.h"
 #include "layers/depth_observer.h"
 #include "pipeline/checkpoint/model_checkpoint.h"
 #include "pipeline/engine/engine.h"
@@ -24,10 +25,12 @@
 #include "runtime/status_macros.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
-#include "tools/corpus/text_lines.h"
+#include "tools/corpus/parallel_text.h"
+#include "tools/corpus/text_codec.h"
 #include "tools/output/human_units.h"
 #include "tools/output/output_rules.h"
 #include "tools/tool_exit_code.h"
+#include "tools/translate/score.h"
 
 namespace hadal {
 namespace {
@@ -75,17 +78,20 @@ class SentenceVectors : public DepthObserver {
 
 absl::StatusOr<std::vector<std::vector<int32_t>>> ReadLines(const EmbedOptions& options,
                                                             const ModelCheckpoint& checkpoint) {
-  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<std::istream> input, OpenText(options.input));
-  TextLines text(*input, options.input);
+  HADAL_ASSIGN_OR_RETURN(ParallelReader text,
+                         ParallelReader::Open({.target = options.input, .text_field = options.text_field}));
+  HADAL_ASSIGN_OR_RETURN(TextCodec codec, TextCodec::Open(checkpoint.target_vocabulary()));
+  const TextForm form = FormOf(checkpoint.plan().options);
   const int64_t longest = std::min(checkpoint.plan().options.max_positions, options.batch_tokens) - 1;
   std::vector<std::vector<int32_t>> lines;
-  for (std::string line;;) {
+  for (ParallelLine line;;) {
     HADAL_ASSIGN_OR_RETURN(const bool more, text.Next(line));
     if (!more) return lines;
-    lines.push_back(checkpoint.target_vocabulary().Encode(line));
+    HADAL_ASSIGN_OR_RETURN(lines.emplace_back(), codec.Encode(line, options.input, /*alone=*/true));
+    if (!form.reserved_ids) RemoveEnds(form, lines.back());
     if (std::ssize(lines.back()) <= longest) continue;
     return absl::InvalidArgumentError(absl::StrCat(
-        options.input, ": line ", text.lines(), " has ", lines.back().size(), " tokens, more than ", longest,
+        options.input, ": line ", line.number, " has ", lines.back().size(), " tokens, more than ", longest,
         ", the limit of the model (max_positions) and of --batch-tokens; split it, or raise --batch-tokens"));
   }
 }
@@ -101,7 +107,7 @@ absl::StatusOr<std::string> Embed(const EmbedOptions& options, Communicator& com
   }
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<int32_t>> lines, ReadLines(options, checkpoint));
   std::vector<SampleView> samples;
-  for (const std::vector<int32_t>& line : lines) samples.push_back({.target = line, .has_source = false});
+  for (const auto& line : lines) samples.push_back({.target = line, .has_source = false, .form = FormOf(plan.options)});
   HADAL_ASSIGN_OR_RETURN(std::vector<PackedBatch> batches,
                          PackSentences(samples, {options.batch_tokens, options.batch_tokens}));
   for (PackedBatch& batch : batches) {
@@ -148,7 +154,10 @@ void AddEmbedCommand(Command app, int& exit_code) {
       .AddOption("RUN_OR_DIR", options->checkpoint,
                  "Checkpoint, or run directory (its best checkpoint, else its newest)")
       .Required();
-  command.AddOption("-i,--input", options->input, "Sentences, one per line").Required().ValueName("FILE");
+  command.AddOption("-i,--input", options->input, "Sentences, or JSON Lines").Required().ValueName("FILE");
+  command.AddOption("--text-field", options->text_field, "Field of JSON Lines that is the text")
+      .ValueName("NAME")
+      .ShowDefault();
   command.AddOption("-o,--out", options->output, "NumPy array [lines, d_model]").Required().ValueName("FILE");
   command.AddChoice<Pooling>("--pooling", options->pooling, "What a vector is (default: mean)",
                              {{"mean", Pooling::kMean}, {"first", Pooling::kFirst}});
@@ -157,7 +166,10 @@ void AddEmbedCommand(Command app, int& exit_code) {
       .InRange(64, 1 << 20)
       .ShowDefault();
   command.AddOption("--threads", options->threads, "CPU threads").InRange(1, 1024).ShowDefault();
-  command.Runs([options, &exit_code] { exit_code = EndTool("embed", RunEmbed(*options, std::cout)); });
+  command.Runs([options, &exit_code] {
+    if (!IsFirstTask(std::getenv)) return;  // of mpirun: the first one does all
+    exit_code = EndTool("embed", RunEmbed(*options, std::cout));
+  });
 }
 
 }  // namespace hadal

@@ -187,6 +187,7 @@ class Translator {
     decoder_options_.beam.start_token = model.start_token;
     decoder_options_.beam.end_token = form_.end_token = model.end_token;
     decoder_options_.beam.reserved_ids = model.reserved_ids;
+    decoder_options_.beam.mask_token = model.mask_token;
     HADAL_RETURN_IF_ERROR(OpenCodec(checkpoint.target_vocabulary()));
     decoder_options_.prefixes = options_.language_model || !options_.prefixes.empty() || form_.hidden_tokens > 0 ||
                                 (several && options_.tags == LanguageTags::kM2m100);

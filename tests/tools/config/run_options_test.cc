@@ -81,6 +81,9 @@ TEST(RunOptions, ValuesSetByCodeAreCheckedToo) {
   config.mutable_batch()->set_micro_batches(0);
   EXPECT_EQ(MakeRunOptions(config).status().message(),
             "batch.micro_batches = 0 is not allowed; it must be an integer in [1, 65536]");
+  config.clear_batch();
+  config.mutable_model()->mutable_block()->set_window(0);
+  EXPECT_THAT(MakeRunOptions(config).status().message(), HasSubstr("model.block.window = 0 is not allowed"));
 }
 
 TEST(RunOptions, WarnsWhenTheRunEndsInsideWarmUpOrGrowth) {
@@ -120,7 +123,8 @@ TEST(RunOptions, LanguageModels) {
 
 TEST(RunOptions, EncodersAlone) {
   const std::string text =
-      "data { train: \"t\" masking { share: 0.3 replacement: \"mask\" } } model { encoder_layers: 24 "
+      "data { train: \"t\" masking { share: 0.3 replacement: \"mask\" whole_words: true } } "
+      "model { encoder_layers: 24 "
       "decoder_layers: 0 } stop { minutes: 1 }";
   RunOptions run = OptionsOf(text);
   EXPECT_THAT(run.warnings, IsEmpty());
@@ -131,7 +135,10 @@ TEST(RunOptions, EncodersAlone) {
   corpus.target_vocabulary.size = 100;
   EXPECT_THAT(FollowCorpus(corpus, run.train).message(), HasSubstr("prepare --monolingual --mask-token"));
   corpus.mask_token = 99;
+  corpus.special_tokens = {5, 99};
   EXPECT_TRUE(FollowCorpus(corpus, run.train).ok());
+  EXPECT_TRUE(run.train.masking->whole_words);
+  EXPECT_EQ(run.train.masking->special, corpus.special_tokens);
   EXPECT_EQ(run.train.masking->mask_token, 99);
   EXPECT_EQ(run.train.masking->vocabulary, 100);
   run.train.validation = {.every_steps = 1, .bleu_sentences = 3};
