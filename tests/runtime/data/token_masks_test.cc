@@ -145,7 +145,9 @@ TEST(TokenMasksTest, WholeWords) {
     if (!plain.continues[row]) begun = masked(tokens, row);
     EXPECT_EQ(masked(words, row), begun) << row;
     partial += masked(tokens, row) != begun ? 1 : 0;
-    if (masked(words, row)) EXPECT_EQ(words.source[row], 9);
+    if (masked(words, row)) {
+      EXPECT_EQ(words.source[row], 9);
+    }
   }
   EXPECT_GT(partial, 100);
   masking.only_mask = false;
