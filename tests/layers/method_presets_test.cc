@@ -343,7 +343,9 @@ TEST(ResidualMethodTest, AttnResIsPreLnWithAQueryForEachSublayerButTheFirst) {
     EXPECT_EQ(name(2, ParameterRole::kReaderQuery), "encoder.layers.0.ffn_res_proj.weight");
     EXPECT_EQ(name(decoder + 1, ParameterRole::kReaderScale), "decoder.layers.0.encoder_attn_res_norm.weight");
     EXPECT_EQ(name(decoder + 3, ParameterRole::kReaderQuery), "decoder.layers.1.self_attn_res_proj.weight");
-    if (!delta) EXPECT_EQ(name(4, ParameterRole::kClosingReaderQuery), "encoder.output_attn_res_proj.weight");
+    if (!delta) {
+      EXPECT_EQ(name(4, ParameterRole::kClosingReaderQuery), "encoder.output_attn_res_proj.weight");
+    }
     options.decoder.attention_residual_block_sublayers = 6;
     const ModelPlan longer = ModelPlan::Make(options);
     EXPECT_EQ(longer.BlockSublayers(Stack::kDecoder), 6);
