@@ -30,7 +30,9 @@ DifferenceModel ModelFor(ParameterRole role) {
   if (role == ParameterRole::kCombinationWeight) model.largest_step = 2e-2;  // a norm of few terms bends early
   if (role == ParameterRole::kHyperMapWeight) model.longest = 2;             // small gates stand behind it
   if (role == ParameterRole::kReaderQuery) model.largest_step = 1.5e-2;      // rows cancel in the slope alone
-  if (role == ParameterRole::kReaderScale) model.longest = 2, model.largest_step = 0.5;  // small queries multiply it
+  if (role == ParameterRole::kReaderScale) {                                 // small queries multiply it
+    model.longest = 2, model.largest_step = 0.25, model.curvature = 4e-2;
+  }
   return model;
 }
 
