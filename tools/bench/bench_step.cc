@@ -80,7 +80,7 @@ class StepBench {
   std::unique_ptr<Engine> engine_;
   std::vector<PackedBatch> batches_;
   std::vector<cuda::MatmulArgs> products_;  // of one step, on a device
-  std::unique_ptr<GemmLimit> limit_;
+  GemmLimit limit_;
   int64_t steps_ = 0;
 };
 
@@ -193,25 +193,24 @@ absl::Status StepBench::MeasureStep(BenchStepMeasurement& measured) {
 
 absl::Status StepBench::PrepareLimit(BenchStepMeasurement& measured) {
   if (stream_.device() != nullptr) {
-    limit_ = std::make_unique<DeviceGemmLimit>(static_cast<cuda::LaunchDevice&>(*stream_.device()),
-                                               std::exchange(products_, {}));
+    limit_ = DeviceGemmLimit(static_cast<cuda::LaunchDevice&>(*stream_.device()), std::exchange(products_, {}));
   } else {
-    limit_ = std::make_unique<HostGemmLimit>(measured.flops.executed() / communicator_.size(), stream_);
+    limit_ = HostGemmLimit(measured.flops.executed() / communicator_.size(), stream_);
   }
   // A way is used only if all ranks have the memory for it.
-  HADAL_ASSIGN_OR_RETURN(const std::vector<double> ways, Gather(static_cast<double>(limit_->ways().size())));
-  measured.ways = limit_->ways();
+  HADAL_ASSIGN_OR_RETURN(const std::vector<double> ways, Gather(static_cast<double>(limit_.ways.size())));
+  measured.ways = limit_.ways;
   measured.ways.resize(static_cast<size_t>(*std::min_element(ways.begin(), ways.end())));
   measured.limit_seconds.resize(measured.ways.size());
-  for (size_t way = 0; way < measured.ways.size(); ++way) limit_->Run(way);
-  HADAL_ASSIGN_OR_RETURN(const std::vector<double> flops, Gather(limit_->flops()));
+  for (size_t way = 0; way < measured.ways.size(); ++way) limit_.run(way);
+  HADAL_ASSIGN_OR_RETURN(const std::vector<double> flops, Gather(limit_.flops));
   measured.limit_flops = std::accumulate(flops.begin(), flops.end(), 0.0);
   return absl::OkStatus();
 }
 
 absl::Status StepBench::MeasureLimit(size_t way, BenchStepMeasurement& measured) {
   HADAL_RETURN_IF_ERROR(collectives_.Barrier("before the GEMM limit"));
-  HADAL_ASSIGN_OR_RETURN(const std::vector<double> all, Gather(limit_->Run(way)));
+  HADAL_ASSIGN_OR_RETURN(const std::vector<double> all, Gather(limit_.run(way)));
   measured.limit_seconds[way].push_back(std::accumulate(all.begin(), all.end(), 0.0) / communicator_.size());
   return absl::OkStatus();
 }

@@ -8,7 +8,7 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,16 +17,10 @@
 
 namespace hadal {
 
-class GemmLimit {
- public:
-  virtual ~GemmLimit() = default;
-
-  // Descriptions of the ways; at least one.
-  virtual const std::vector<std::string>& ways() const = 0;
-  // Returns the seconds of all products. REQUIRES: way < ways().size().
-  virtual double Run(size_t way) = 0;
-  // Floating-point operations of one Run.  REQUIRES: Run was called.
-  virtual double flops() const = 0;
+struct GemmLimit {
+  std::vector<std::string> ways;          // descriptions; at least one
+  double flops = 0;                       // floating-point operations of all products
+  std::function<double(size_t way)> run;  // returns the seconds of all products. REQUIRES: way < ways.size()
 };
 
 // The GEMM limit on a GPU: repeats the recorded product launches of a training step, and nothing else.
@@ -39,44 +33,13 @@ class GemmLimit {
 // lacks the memory for it (GraphCache::kKeepFreeBytes must stay free, as for training's graphs).
 // The products read what the step left in its buffers (real numbers, not zeros) and write activations, masks, scratch
 // and gradients, all of which the next step overwrites before reading. So no step changes by a bit.
-// Threads: one. Blocking.
-class DeviceGemmLimit : public GemmLimit {
- public:
-  // `products`: recorded in a step (cuda::LaunchDevice::NoteProducts), at least one. Their memory and `device` must
-  // outlive the object.
-  DeviceGemmLimit(cuda::LaunchDevice& device, std::vector<cuda::MatmulArgs> products);
-
-  const std::vector<std::string>& ways() const override { return ways_; }
-  double Run(size_t way) override;
-  double flops() const override { return flops_; }
-
- private:
-  void LaunchAll();
-  void Record();
-
-  cuda::LaunchDevice& device_;
-  const std::vector<cuda::MatmulArgs> products_;
-  double flops_ = 0;
-  std::vector<std::string> ways_ = {"one launch a product"};
-  std::unique_ptr<DeviceGraph> graph_;  // null: no memory for it
-};
+// `products`: recorded in a step (cuda::LaunchDevice::NoteProducts), at least one. Their memory and `device` must
+// outlive the result.
+GemmLimit DeviceGemmLimit(cuda::LaunchDevice& device, std::vector<cuda::MatmulArgs> products);
 
 // The GEMM limit on a CPU: the time of a step's products, attention's among them, if each thread did nothing but fused
 // multiply-adds in registers (cpu::MultiplyInRegisters). No kernel is faster. There is one way, timed for milliseconds.
-// Threads: the stream's. Blocking.
-class HostGemmLimit : public GemmLimit {
- public:
-  // `flops`: of this rank's products.
-  HostGemmLimit(double flops, const Stream& stream) : flops_(flops), stream_(stream) {}
-
-  const std::vector<std::string>& ways() const override { return ways_; }
-  double Run(size_t way) override;
-  double flops() const override { return flops_; }
-
- private:
-  const std::vector<std::string> ways_ = {"multiply-adds in registers"};
-  double flops_;
-  Stream stream_;
-};
+// Threads: the stream's. Blocking. `flops`: of this rank's products.
+GemmLimit HostGemmLimit(double flops, const Stream& stream);
 
 }  // namespace hadal

@@ -18,6 +18,7 @@
 #include "tools/config/config_loading.h"
 #include "tools/config/run_options.h"
 #include "tools/output/append_whole.h"
+#include "tools/output/stage_time_parts.h"
 
 namespace hadal {
 namespace {
@@ -48,14 +49,8 @@ std::string String(const Json& json, const char* key) {
 void ReadStages(const Json& json, StepMetrics& step) {
   if (!json.contains("stages")) return;
   for (const Json& stage : json["stages"]) {
-    step.stages.push_back({.forward_seconds = Number(stage, "forward"),
-                           .recompute_seconds = Number(stage, "recompute"),
-                           .backward_seconds = Number(stage, "backward"),
-                           .wait_seconds = Number(stage, "wait"),
-                           .communication_seconds = Number(stage, "communication"),
-                           .optimizer_seconds = Number(stage, "optimizer"),
-                           .checkpoint_seconds = Number(stage, "checkpoint"),
-                           .core_wait_seconds = Number(stage, "core_wait")});
+    StageTimes& times = step.stages.emplace_back();
+    for (const StageTimePart& part : kStageTimeParts) times.*part.seconds = Number(stage, part.name);
     if (!stage.contains("arena_bytes")) continue;
     step.memory.push_back({.arena_bytes = Integer(stage, "arena_bytes"),
                            .held_bytes = Integer(stage, "held_bytes"),

@@ -9,6 +9,7 @@
 #include "runtime/text.h"
 #include "tools/choose_rows.h"
 #include "tools/output/human_units.h"
+#include "tools/output/stage_time_parts.h"
 #include "tools/plan/plan_report.h"
 #include "tools/report/summary.h"
 
@@ -90,15 +91,8 @@ OrderedJson RecordsToJson(const std::vector<TextRecord>& records) {
 
 OrderedJson StageToJson(const RunRecord& run, const RunSummary& times, size_t index) {
   const StageTimes& stage = times.stages[index];
-  OrderedJson json{{"stage", index},
-                   {"forward_seconds", stage.forward_seconds},
-                   {"recompute_seconds", stage.recompute_seconds},
-                   {"backward_seconds", stage.backward_seconds},
-                   {"wait_seconds", stage.wait_seconds},
-                   {"communication_seconds", stage.communication_seconds},
-                   {"optimizer_seconds", stage.optimizer_seconds},
-                   {"checkpoint_seconds", stage.checkpoint_seconds},
-                   {"core_wait_seconds", stage.core_wait_seconds}};
+  OrderedJson json{{"stage", index}};
+  for (const StageTimePart& part : kStageTimeParts) json[absl::StrCat(part.name, "_seconds")] = stage.*part.seconds;
   if (index < times.beyond_costs.size()) json["compute_beyond_costs"] = times.beyond_costs[index];
   if (index < times.memory.size()) {
     json["arena_bytes"] = times.memory[index].arena_bytes;

@@ -150,7 +150,7 @@ TEST(TracedCosts, StepsThatAreNotWholeAreLeftOut) {
       "{\"traceEvents\":[\n"
       R"({"ph":"X","pid":0,"cat":"forward","ts":1,"dur":2,"args":{"step":0,"chunk":0}})";
   EXPECT_EQ(CostsFromTrace(one + "\n]}\n", layout).status().code(), absl::StatusCode::kNotFound);
-  for (const std::string& wrong : {one.substr(0, one.size() - 1), one + ",\n{\"ph\":\"X\"}"}) {
+  for (const std::string& wrong : {one.substr(0, one.size() - 1), one + ",\n{\"ph\":\"X\",\"cat\":\"forward\"}"}) {
     EXPECT_EQ(CostsFromTrace(wrong, layout).status().code(), absl::StatusCode::kDataLoss) << wrong;
   }
 }
