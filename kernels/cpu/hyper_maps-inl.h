@@ -4,7 +4,8 @@
 //
 // Shapes: a row's square [n, n] by rows; element k of the row in lane l is at [k · kRowLanes + l], aligned.
 // Numerics: fp32, sums ascending. A row's bits depend neither on its lane nor on other rows. A NaN stays in its row.
-// A sum of Sinkhorn's within 2^-22 of 1 counts as 1, so that a round may change no element; the others are then left out.
+// A sum of Sinkhorn's within 2^-22 of 1 counts as 1, so that a round may change no element; the others are then left
+// out.
 // kResiduals: n, if it is known when compiling (loops are unrolled); 0: the argument `residuals`.
 // Memory: SinkhornBackward computes the forward again and keeps the square after each step on the stack: for n = 4
 // 26 KiB on AVX2, 52 KiB on AVX-512; for any other n the arrays of n = 8: 94 and 188 KiB.
