@@ -150,7 +150,7 @@ TEST(RunOptions, IterationsThatDivergeAreRefused) {
   const auto muon = [](const std::string& fields) { return "optimizer { kind: \"muon\" muon { " + fields + " } }"; };
   for (const char* diverging :
        {"coefficients: [100, 0, 0]", "coefficients: [3.4445, -4.775, 2.3]", "coefficients: [2, 0, 0] steps: 99"}) {
-    EXPECT_THAT(ErrorOf(muon(diverging)), AllOf(HasSubstr("optimizer.muon.coefficients = ["), HasSubstr("diverge")));
+    EXPECT_THAT(ErrorOf(muon(diverging)), HasSubstr("optimizer.muon.coefficients diverge"));
   }
   for (const char* bounded : {"steps: 99", "coefficients: [1.5, -0.5, 0]", "coefficients: [2, 0, 0]"}) {
     OptionsOf(muon(bounded));
