@@ -4,6 +4,7 @@
 #include "kernels/cuda/adam.h"
 #include "kernels/cuda/add.h"
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention_residual.h"
 #include "kernels/cuda/column_merge.h"
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/cross_entropy.h"
@@ -112,6 +113,10 @@ const DeviceKernels& Operations() {
       .muon_momentum = Launched<MuonMomentumArgs, cuda::MuonMomentum>,
       .muon_step = Launched<MuonStepArgs, cuda::MuonStep>,
       .polynomial = Launched<PolynomialArgs, cuda::Polynomial>,
+      .read_open_forward = Launched<ReadOpenForwardArgs, cuda::ReadOpenForward>,
+      .read_open_backward = Launched<ReadOpenBackwardArgs, cuda::ReadOpenBackward>,
+      .read_sources_forward = Launched<ReadSourcesForwardArgs, cuda::ReadSourcesForward>,
+      .read_sources_backward = Launched<ReadSourcesBackwardArgs, cuda::ReadSourcesBackward>,
       .relu_backward = operation::ReluBackward,
       .residual_norm_forward = operation::ResidualNormForward,
       .residual_norm_backward = operation::ResidualNormBackward,
