@@ -224,17 +224,18 @@ KernelCase OrthogonalizeCase(int64_t rows, int64_t columns, Storage storage, boo
 KernelCase OrthogonalizeProductsCase(int64_t rows, int64_t columns) {
   const NewtonSchulz iteration;
   const int64_t n = std::min(rows, columns), m = std::max(rows, columns);
-  const auto prepare = [=](const Stream& stream, KernelTensors& t) -> Launch {
+  const auto prepare = [=](const Stream& stream, KernelTensors& t) -> absl::StatusOr<KernelLaunch> {
     const AnyMatrix x = t.Matrix(kRead, n, m, Storage::kFloat32), y = t.Matrix(kWritten, n, m, Storage::kFloat32),
                     gram = t.Matrix(kWritten, n, n, Storage::kFloat32),
                     square = t.Matrix(kWritten, n, n, Storage::kFloat32);
-    return OrStatus(t, [=] {
+    HADAL_RETURN_IF_ERROR(t.status());
+    return [=] {
       for (int32_t step = 0; step < iteration.steps; ++step) {
         LinearForward(stream, {.x = x, .weight = x, .y = gram});
         LinearForward(stream, {.x = gram, .weight = gram, .y = square});
         LinearBackwardInput(stream, {.dy = square, .weight = x, .dx = y});
       }
-    });
+    };
   };
   return {.kernel = "orthogonalize: products alone",
           .shape = absl::StrCat(rows, " x ", columns),
