@@ -100,7 +100,7 @@ struct HyperReadBackwardArgs {
   ConstMatrix projected, maps;
   ConstVector rstd, gates, bias;
   ConstMatrix d_maps;      // [R, m] HyperWriteBackward's
-  Matrix d_projected;      // [R, l] (=); its rows may begin where those of d_maps do
+  Matrix d_projected;      // [R, l] (=); of Sinkhorn's it may be d_maps
   Matrix dx;               // [R, n·d] (+=); the part through `projected` is missing: a linear layer's backward adds it
   Vector d_gates, d_bias;  // [3], [l] (+=)
   Vector partials;         // scratch, HyperPartials(R, l) floats
