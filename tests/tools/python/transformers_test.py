@@ -139,7 +139,7 @@ class ExportTest(Folder):
         model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
         model.save_pretrained(self.folder())
         self.assertEqual(model.generation_config.num_beams, 1)
-            self.assertFalse(model.generation_config.early_stopping)  # None in transformers 5
+        self.assertFalse(model.generation_config.early_stopping)  # None in transformers 5
 
     def test_what_the_format_cannot_express_is_refused_by_name(self):
         two = plain_model()
