@@ -82,8 +82,8 @@ TEST(RunOptions, ValuesSetByCodeAreCheckedToo) {
   EXPECT_EQ(MakeRunOptions(config).status().message(),
             "batch.micro_batches = 0 is not allowed; it must be an integer in [1, 65536]");
   config.clear_batch();
-  config.mutable_model()->mutable_block()->set_window(0);
-  EXPECT_THAT(MakeRunOptions(config).status().message(), HasSubstr("model.block.window = 0 is not allowed"));
+  config.mutable_model()->mutable_block()->set_window(-1);
+  EXPECT_THAT(MakeRunOptions(config).status().message(), HasSubstr("model.block.window = -1 is not allowed"));
 }
 
 TEST(RunOptions, WarnsWhenTheRunEndsInsideWarmUpOrGrowth) {
