@@ -21,7 +21,7 @@ def main() -> None:
     build = subprocess.run([hadal, "--build-info"], capture_output=True, text=True).stdout.splitlines()
     methods = ("pre_ln", "mhc", "mhc_lite")
     cpu = next(line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name"))
-    print(f"# {platform.machine()}, {os.cpu_count()} CPUs, {cpu}; {next(line for line in build if line.startswith('commit'))}; medians of {ROUNDS} rounds")
+    print(f"# {platform.machine()}, {os.cpu_count()} CPUs, {cpu}; commit {next(line.split()[1] for line in build if line.startswith('commit'))}; medians of {ROUNDS} rounds")
     print("# instruction set at most, model, method: user CPU seconds of a step, divided by pre_ln's (least to most), load")
     for limit in ("AVX2", ""):
         for name in ("d=64, 50L-50L", "d=128, 10L-10L"):
