@@ -50,7 +50,7 @@ expect 0 "$hadal" prepare --monolingual --mask-token --vocab-type word --vocab-s
 expect 0 "$hadal" prepare --monolingual --vocab with/vocabulary.txt --train ab --out without
 cmp with/train.00000.shard without/train.00000.shard || fail "the vocabulary's mask token is not the corpus's"
 expect 0 "$hadal" train small.textproto --set 'data.train="without/train"' --set 'data.validation=""' --set validation.every_steps=0 \
-  --set model.encoder_layers=0 --set model.decoder_layers=1 --set stop.steps=1 --set pipeline.threads=1 --run-dir writer
+  --set data.masking.share=0.15 --set model.encoder_layers=0 --set model.decoder_layers=1 --set stop.steps=1 --set pipeline.threads=1 --run-dir writer
 expect 0 "$hadal" sample writer --nbest 4 --temperature 9 --max-len 60 --min-len 60 -o written
 grep -q 'b b' written || fail "no text: $(cat written)"
 grep -q mask written && fail "a mask in $(cat written)"

@@ -143,7 +143,8 @@ TEST_F(ScoreTest, ABlockOfAModelWithADocumentMaskHasDocuments) {
   ASSERT_TRUE(SaveModel(model, directory_ / "run").ok());
   ScoreOptions options = Options("the old cat\na dog\nthe mat\n");
   Line sum;
-  for (const Line& line : *Score(options)) {
+  const std::vector<Line> documents = *Score(options);
+  for (const Line& line : documents) {
     sum.log_probability += line.log_probability;
     sum.tokens += line.tokens;
   }
@@ -154,9 +155,10 @@ TEST_F(ScoreTest, ABlockOfAModelWithADocumentMaskHasDocuments) {
   EXPECT_NEAR(whole[0].log_probability, sum.log_probability, 1e-4);
   options.block = 10;
   options.context = 9;
-  double by_token = 0;
-  for (const Line& token : *Score(options)) by_token += token.log_probability;
-  EXPECT_NEAR(by_token, sum.log_probability, 1e-3) << "the context holds each document's beginning";
+  const std::vector<Line> by_token = *Score(options);
+  double log_probability = 0;
+  for (const Line& token : by_token) log_probability += token.log_probability;
+  EXPECT_NEAR(log_probability, sum.log_probability, 1e-3) << "the context holds each document's beginning";
 }
 
 TEST_F(ScoreTest, ALanguageModelHasNoDirection) {
