@@ -21,11 +21,11 @@
 #include "runtime/compute_thread.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/sampling_order.h"
-#include "runtime/data/token_masks.h"
+#include "runtime/data/input_masks.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/checkpoint/checkpoint_vocabularies.h"
-#include "tools/output/output_rules.h"
+#include "tools/output/staged_output.h"
 #include "tools/python_child.h"
 #include "tools/tool_exit_code.h"
 
