@@ -21,10 +21,10 @@
 // Storage: fp32, also on a device. (=): written; (+=): added to.
 // Memory traffic, in rows of d: read n + 1, its product n; write 2n + 1. Backward of write: 3n + 2; of read 3n + 1, its
 // two products 3n. With n = 4 that is 18 forward and 39 backward, where Post-LN has 4 and 4 (residual_norm.md).
-// Numerics: fp32. Sums along a row in lanes, as in cpu/columns-inl.h, dot products in one chain; sums over residuals
-// ascending (SumResiduals: pairs first); gradients of α and β over blocks of kHyperRowBlock rows in double (of α: as
-// many rows as a vector has lanes, map by map), then the blocks in ascending order. A row's results depend on no other row; the number of threads
-// changes no bit. On a device: cuda/hyper_connection.h.
+// Numerics: fp32. Sums along a row in lanes, as in cpu/columns-inl.h, dot products of the backward in one chain; sums
+// over residuals ascending (SumResiduals: pairs first); gradients of α and β over blocks of kHyperRowBlock rows in
+// double (of α: map by map), then the blocks in ascending order. A row's results depend on no other row; the number of
+// threads changes no bit. On a device: cuda/hyper_connection.h.
 // REQUIRES: matching shapes (aborts with both values otherwise); contiguous rows. Blocking on the CPU, asynchronous on
 // a device; allocates nothing.
 #pragma once
@@ -100,7 +100,7 @@ struct HyperReadBackwardArgs {
   ConstMatrix projected, maps;
   ConstVector rstd, gates, bias;
   ConstMatrix d_maps;      // [R, m] HyperWriteBackward's
-  Matrix d_projected;      // [R, l] (=); its rows may begin where those of d_maps do
+  Matrix d_projected;      // [R, l] (=); of Sinkhorn's it may be d_maps
   Matrix dx;               // [R, n·d] (+=); the part through `projected` is missing: a linear layer's backward adds it
   Vector d_gates, d_bias;  // [3], [l] (+=)
   Vector partials;         // scratch, HyperPartials(R, l) floats

@@ -85,10 +85,14 @@ class HyperSegment final : public ChunkPart {
   // The gradient of the residuals, in d_y's memory.
   Matrix ResidualsGradient(const Tensors& t) const { return {t.d_y.floats().data, t.rows, residuals_ * d_model_}; }
   AnyMatrix BranchGradient(const Tensors& t) const { return ProductAt(t.pending, 0, t.rows); }
-  // The gradient of the maps, then in its rows that of their product.
-  Matrix MapsGradient(const Tensors& t, int64_t columns) const {
-    return At(t.pending, maps_pending_, t.rows, std::max(maps_, logits_)).Columns(0, columns);
+  // The gradient of the maps, and that of their product: the same memory, but with permutations.
+  Matrix MapsGradient(const Tensors& t) const { return MapsGradients(t).Columns(0, maps_); }
+  Matrix LogitsGradient(const Tensors& t) const {
+    const Matrix both = MapsGradients(t);
+    return both.Columns(both.columns - logits_, logits_);
   }
+  Matrix MapsGradients(const Tensors& t) const { return At(t.pending, maps_pending_, t.rows, MapsGradientColumns()); }
+  int64_t MapsGradientColumns() const { return mixing_ == HyperMixing::kSinkhorn ? maps_ : maps_ + logits_; }
   PartTensors BranchTensors(const SublayerContext& context, size_t index, const Tensors& t) const;
   void ForwardSublayer(const SublayerContext& context, size_t index, const Tensors& t) const;
   void ForwardEnd(const SublayerContext& context, const Tensors& t) const;
@@ -153,7 +157,7 @@ HyperSegment::HyperSegment(const ModelPlan& plan, int32_t first, int32_t last, c
     sublayer.branch_saved = {.kept = reserve_bytes(kept_, bytes.kept), .input = reserve_bytes(input_, bytes.input)};
   }
   reserve(pending_, d_model_, storage_);
-  maps_pending_ = reserve(pending_, std::max(maps_, logits_));
+  maps_pending_ = reserve(pending_, MapsGradientColumns());
   if (!ends_) return;
   closing_norm_scale_ = plan.ParameterOf(last - 1, ParameterRole::kClosingNormScale);
   last_residuals_ = reserve(input_, residuals_ * d_model_);
@@ -281,8 +285,7 @@ void HyperSegment::BackwardInput(const SublayerContext& context, const PartTenso
   const ProfilerRange range(context.stream, "sublayer", sublayer);
   const ParameterStore& parameters = context.parameters;
   if (ends_ && step + 1 == steps()) BackwardEnd(context, t);
-  const Matrix d_residuals = ResidualsGradient(t), d_maps = MapsGradient(t, maps_),
-               d_projected = MapsGradient(t, logits_);
+  const Matrix d_residuals = ResidualsGradient(t), d_maps = MapsGradient(t), d_projected = LogitsGradient(t);
   context.Observe({.tensor = DepthTensor::kOutputGradient, .sublayer = sublayer, .values = d_residuals});
   const ConstMatrix x = ResidualsAt(step, t), maps = At(t.saved_input, s.maps, t.rows, maps_);
   const Matrix d_result = context.workspace.layer_input_gradient(t.rows), d_read = d_result;  // one after the other
@@ -381,7 +384,7 @@ void HyperSegment::BackwardWeight(const SublayerContext& context, const PartTens
   const Tensors t = With(context, tensors);
   const Sublayer& s = sublayers_[step];
   s.branch->BackwardWeight(context, BranchTensors(context, step, t));
-  LinearBackwardWeight(context.stream, {.dy = MapsGradient(t, logits_),
+  LinearBackwardWeight(context.stream, {.dy = LogitsGradient(t),
                                         .x = ResidualsAt(step, t),
                                         .d_weight = context.parameters.Gradient(s.weight),
                                         .batch = context.gradients});

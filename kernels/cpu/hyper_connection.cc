@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "hwy/cache_control.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/hyper_connection.cc"
 #include "hwy/foreach_target.h"
@@ -83,6 +85,13 @@ void HyperWriteForwardRows(const HyperWriteForwardArgs& args, int64_t begin, int
   WriteForwardRows<0>(args, begin, end);
 }
 
+// Dots reads all residuals of a row side by side, which the processor's own prefetches do not expect.
+HWY_INLINE void PrefetchRow(const ConstMatrix& m, int64_t row) {
+  constexpr int64_t kLine = 64 / sizeof(float);
+  if (row >= m.rows) return;
+  for (int64_t c = 0; c < m.columns; c += kLine) hwy::Prefetch(m.row(row) + c);
+}
+
 template <int kResiduals>
 void WriteBackwardRows(const HyperWriteBackwardArgs& args, int64_t begin, int64_t end) {
   constexpr int64_t kMost = kResiduals == 0 ? kMostResiduals : kResiduals;
@@ -94,6 +103,8 @@ void WriteBackwardRows(const HyperWriteBackwardArgs& args, int64_t begin, int64_
     float *d_post = args.d_maps.row(row) + residuals, *d_res = d_post + residuals;
     float *dx = args.dx.row(row), *df = args.df.row(row);
     std::copy_n(args.maps.row(row), HyperMaps(residuals), maps);
+    PrefetchRow(args.x, row + 1);
+    PrefetchRow(args.dy, row + 1);
     constexpr int kTerms = kResiduals == 0 ? 1 : kResiduals + 1;
     for (int64_t i = 0; i < residuals; ++i) {
       for (int64_t j = 0; j <= residuals; j += kTerms) {  // with each residual, then with f

@@ -20,7 +20,7 @@ static_assert(kReaderRowBlock % kRowsAhead == 0);
 
 // A call's readers, in a launch's arguments.
 struct Readers {
-  int count = 0;
+  int count = 0, last = 0;  // last: the first of the last kTogether
   SourceReader of[kMostReaders];
 };
 
@@ -274,7 +274,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kTwoBlocks)
   TeamSums<kTogether> sums = {slots};
   const RowTeam team = ThisRowTeam(args.dh.columns, team_threads);
   Reading r = {readers, team, args.dh.rows / readers.count, BlockX() * team.teams + team.index};
-  for (r.first = (readers.count - 1) / kTogether * kTogether; r.first >= 0; r.first -= kTogether) {
+  for (r.first = readers.last; r.first >= 0; r.first -= kTogether) {
     ReaderTerms terms[kTogether];
     LoadTerms<kAligned>(args, r, terms);
     AddMeans<kAligned>(args, r, terms, sums);
@@ -353,6 +353,7 @@ void AddQueryGradients(StreamHandle stream, const QueryGradientArgs& args, const
 
 Readers ReadersOf(std::span<const SourceReader> readers) {
   Readers result = {.count = static_cast<int>(readers.size())};
+  result.last = (result.count - 1) / kTogether * kTogether;
   std::copy(readers.begin(), readers.end(), result.of);
   return result;
 }

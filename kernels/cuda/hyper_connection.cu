@@ -162,6 +162,7 @@ HADAL_DEVICE void PermutationsBackward(const MapLanes& lanes, const float (&h)[3
   const int p = lanes.logit[1] < 0 ? 0 : ThreadIndex() % kWarp;
   float slope = 0.0f;
   for (int i = 0; i < lanes.n; ++i) slope += ShuffleFrom(d[0], 8 * i + Permuted(lanes.n, p, i));
+  slope -= ShuffleFrom(slope, 0);  // the first has a weight near 1 at first: no digits cancel in its gradient
   const float mean = SumOfWarp(weight * slope);
   d[0] = weight * (slope - mean), d[1] = 0.0f;
 }

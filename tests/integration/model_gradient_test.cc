@@ -111,7 +111,7 @@ TEST(ModelGradientTest, IsTheSlopeOfTheLossOfSettingsOverAPreset) {
   streams.encoder.norm_gain = streams.decoder.norm_gain = DepthInit::kInverseSqrt;
   ModelOptions scaled_heads = TwoLayers(ResidualMethod::kNormFormer, /*encoder_layers=*/2);
   scaled_heads.encoder.attention_inner_norm = scaled_heads.decoder.attention_inner_norm = true;
-  ModelOptions blocks = TwoLayers(ResidualMethod::kAttnResDelta, /*encoder_layers=*/2);
+  ModelOptions blocks = TwoLayers(ResidualMethod::kAttnRes, /*encoder_layers=*/2);
   blocks.encoder.attention_residual_block_sublayers = blocks.decoder.attention_residual_block_sublayers = 3;
   for (const ModelOptions& model : {streams, scaled_heads, blocks}) {
     SCOPED_TRACE(absl::StrCat(model.encoder.residual_streams, " streams, blocks of ",

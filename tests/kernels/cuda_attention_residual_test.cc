@@ -1,5 +1,7 @@
 #include "kernels/cuda/attention_residual.h"
 
+#include <array>
+
 #include "gtest/gtest.h"
 #include "tests/kernels/attention_residual_run.h"
 #include "tests/support/kernel_device.h"

@@ -161,11 +161,11 @@ struct HyperResults {
 template <typename Lab>
 HyperResults RunHyperConnection(Lab&& lab, const HyperCase& c) {
   const auto unset = [&](int64_t columns) { return lab.Matrix(std::vector<float>(c.rows * columns, NAN), columns); };
-  const int64_t widest = std::max(c.m, c.logits);
+  const int64_t first = c.mixing == HyperMixing::kSinkhorn ? 0 : c.m, widest = first + c.logits;
   auto x = lab.Matrix(c.x, c.all), f = lab.Matrix(c.f, c.width), projected = lab.Matrix(c.Projected(), c.logits),
        maps = unset(c.m), u = unset(c.width), y = unset(c.all), dx = lab.Matrix(c.dy, c.all), df = unset(c.width),
        gradients = unset(widest), du = lab.Matrix(c.du, c.width);
-  const Matrix d_maps = gradients.view().Columns(0, c.m), d_projected = gradients.view().Columns(0, c.logits);
+  const Matrix d_maps = gradients.view().Columns(0, c.m), d_projected = gradients.view().Columns(first, c.logits);
   auto gates = lab.Vector(c.gates), bias = lab.Vector(c.bias), rstd = lab.Vector(std::vector<float>(c.rows, NAN)),
        d_gates = lab.Vector(std::vector<float>(3, 1.0f)), d_bias = lab.Vector(std::vector<float>(c.logits, 1.0f)),
        partials = lab.Vector(std::vector<float>(HyperPartials(c.rows, c.logits), NAN));
@@ -203,7 +203,7 @@ HyperResults RunHyperConnection(Lab&& lab, const HyperCase& c) {
   EXPECT_TRUE(dx.guards_intact() && df.guards_intact() && gradients.guards_intact());
   std::vector<float> of_projected;
   for (int64_t i = 0; i < c.rows * c.logits; ++i) {
-    of_projected.push_back(gradients.dense()[i / c.logits * widest + i % c.logits]);
+    of_projected.push_back(gradients.dense()[i / c.logits * widest + first + i % c.logits]);
   }
   return {maps.dense(), u.dense(), y.dense(), dx.dense(), df.dense(), of_projected, d_gates.Read(), d_bias.Read()};
 }

@@ -118,6 +118,7 @@ struct KernelSpeed {
   bool large = false, has_goal = false;  // those of KernelCase
   double bytes = 0, flops = 0;           // per launch; bytes are reported if flops is 0
   double seconds = 0;                    // per launch, median of the batches
+  double cpu_seconds = 0;                // of the process's threads, likewise
 };
 
 struct KernelSpeeds {

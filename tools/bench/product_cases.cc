@@ -220,6 +220,29 @@ KernelCase OrthogonalizeCase(int64_t rows, int64_t columns, Storage storage, boo
                     {}, Orthogonalize, make);
 }
 
+// The products of as many iterations alone, none by halves: on a CPU the limit of orthogonalize.
+KernelCase OrthogonalizeProductsCase(int64_t rows, int64_t columns) {
+  const NewtonSchulz iteration;
+  const int64_t n = std::min(rows, columns), m = std::max(rows, columns);
+  const auto prepare = [=](const Stream& stream, KernelTensors& t) -> absl::StatusOr<KernelLaunch> {
+    const AnyMatrix x = t.Matrix(kRead, n, m, Storage::kFloat32), y = t.Matrix(kWritten, n, m, Storage::kFloat32),
+                    gram = t.Matrix(kWritten, n, n, Storage::kFloat32),
+                    square = t.Matrix(kWritten, n, n, Storage::kFloat32);
+    HADAL_RETURN_IF_ERROR(t.status());
+    return [=] {
+      for (int32_t step = 0; step < iteration.steps; ++step) {
+        LinearForward(stream, {.x = x, .weight = x, .y = gram});
+        LinearForward(stream, {.x = gram, .weight = gram, .y = square});
+        LinearBackwardInput(stream, {.dy = square, .weight = x, .dx = y});
+      }
+    };
+  };
+  return {.kernel = "orthogonalize: products alone",
+          .shape = absl::StrCat(rows, " x ", columns),
+          .flops = OrthogonalizeOperations(rows, columns, iteration.steps, /*by_halves=*/false),
+          .prepare = prepare};
+}
+
 // The limit of the CPU's products.
 KernelCase PeakCase(const Stream& stream) {
   constexpr int64_t kRounds = 1'000'000;
@@ -245,6 +268,7 @@ std::vector<KernelCase> ProductCases(const KernelShapes& shapes, const Stream& s
     for (const int64_t width : shapes.widths) {
       for (const auto& [rows, columns] : {std::pair(width, width), {4 * width, width}, {width, 4 * width}}) {
         cases.push_back(OrthogonalizeCase(rows, columns, storage, /*by_halves=*/stream.device() == nullptr));
+        if (stream.device() == nullptr) cases.push_back(OrthogonalizeProductsCase(rows, columns));
       }
     }
     for (const int64_t rows : shapes.rows) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <memory>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/choice_words.h"
@@ -40,14 +41,16 @@ constexpr Word<MuonScale> kMuonScales[] = {{"match_rms_adamw", MuonScale::kMatch
 constexpr Word<DecayShape> kDecayShapes[] = {
     {"linear", DecayShape::kLinear}, {"one_minus_sqrt", DecayShape::kOneMinusSqrt}, {"cosine", DecayShape::kCosine}};
 
-// A RunConfig made by code has not passed the loader's checks.
-absl::Status CheckAllValues(const ConfigMessage& message, const std::string& parent) {
+// Calls visit(path, message, field) for every field that `message` sets, until one is an error.
+template <typename Visit>
+absl::Status ForEachSetField(const ConfigMessage& message, const std::string& parent, const Visit& visit) {
   std::vector<const FieldDescriptor*> fields;
   message.GetReflection()->ListFields(message, &fields);
   for (const FieldDescriptor* field : fields) {
     const std::string path = FieldPath(parent, field->name());
-    HADAL_RETURN_IF_ERROR(IsMessage(*field) ? CheckAllValues(message.GetReflection()->GetMessage(message, field), path)
-                                            : CheckValue(path, message, *field));
+    HADAL_RETURN_IF_ERROR(IsMessage(*field)
+                              ? ForEachSetField(message.GetReflection()->GetMessage(message, field), path, visit)
+                              : visit(path, message, *field));
   }
   return absl::OkStatus();
 }
@@ -95,20 +98,18 @@ absl::Status ReadPipeline(const config::Pipeline& from, const ModelOptions& mode
   return absl::OkStatus();
 }
 
-// An iteration takes each singular value x, of at most 1, to a·x + b·x³ + c·x⁵: beyond kMost the updates overflow.
+// An iteration takes each singular value x, of at most 1, to a·x + b·x³ + c·x⁵. Beyond kMost updates would overflow.
 absl::Status CheckIteration(const NewtonSchulz& iteration) {
-  constexpr double kMost = 100;
-  constexpr int kValues = 1000;
+  constexpr double kMost = 100, kValues = 1000;
   for (int i = 1; i <= kValues; ++i) {
-    double x = static_cast<double>(i) / kValues;
+    double x = i / kValues;
     for (int step = 0; step < iteration.steps && std::abs(x) <= kMost; ++step) {
       x *= iteration.a + x * x * (iteration.b + x * x * iteration.c);
     }
     if (std::abs(x) <= kMost) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "optimizer.muon.coefficients = [", iteration.a, ", ", iteration.b, ", ", iteration.c,
-        "] diverge: they take a singular value of ", static_cast<double>(i) / kValues, " beyond ", kMost, " within ",
-        iteration.steps, " iterations. Leave them out, or choose others or fewer optimizer.muon.steps."));
+    return absl::InvalidArgumentError(
+        absl::StrCat("optimizer.muon.coefficients diverge: they take a singular value of ", i / kValues, " beyond ",
+                     kMost, " within optimizer.muon.steps = ", iteration.steps, ". Leave them out, or choose others."));
   }
   return absl::OkStatus();
 }
@@ -307,7 +308,7 @@ BeamOptions MakeBeamOptions(const config::Decode& decode) {
 }
 
 absl::StatusOr<RunOptions> MakeRunOptions(const config::RunConfig& config) {
-  HADAL_RETURN_IF_ERROR(CheckAllValues(config, ""));
+  HADAL_RETURN_IF_ERROR(ForEachSetField(config, "", CheckValue));  // made by code it has not passed the loader's checks
   RunOptions options;
   TrainOptions& train = options.train;
   ReadRun(config, train);
@@ -324,41 +325,27 @@ absl::StatusOr<RunOptions> MakeRunOptions(const config::RunConfig& config) {
 absl::Status CheckFieldsWithEffect(const config::RunConfig& config) {
   const config::Block& block = config.model().block();
   const bool turns = block.positions() == "rotary", windows = block.window() > 0;
-  constexpr char kNothingTurns[] = "model.block.positions is not \"rotary\"", kNoWindows[] = "model.block.window is 0";
   const struct {
-    const char* path;
+    const char* prefix;  // of the fields' paths
     bool is_read;
     const char* why_not;
-  } groups_and_fields[] = {
-      {"model.block.rotary_theta", turns, kNothingTurns},
-      {"model.block.rotary_share", turns, kNothingTurns},
-      {"model.block.rotary_scaling", turns, kNothingTurns},
-      {"model.block.rotary_scaling_positions", block.rotary_scaling() != 1, "model.block.rotary_scaling is 1"},
-      {"model.block.rotary_local_theta", turns, kNothingTurns},
-      {"model.block.rotary_local_theta", windows, kNoWindows},
-      {"model.block.global_every", windows, kNoWindows},
-      {"model.block.initial_depth_factor", block.initial_deviation() > 0, "model.block.initial_deviation is 0"},
-      {"optimizer.muon", config.optimizer().kind() == "muon", "optimizer.kind is not \"muon\""},
-      {"data.masking", config.model().decoder_layers() == 0, "model.decoder_layers is not 0"}};
-  for (const auto& [path, is_read, why_not] : groups_and_fields) {
-    if (is_read) continue;
-    HADAL_ASSIGN_OR_RETURN(const std::vector<const FieldDescriptor*> fields, FindField(path));
-    const ConfigMessage* message = &config;
-    for (const FieldDescriptor* field : fields) {
-      if (IsMessage(*field)) message = &message->GetReflection()->GetMessage(*message, field);
-    }
-    const std::unique_ptr<ConfigMessage> fresh(message->New());
-    for (int i = 0; i < message->GetDescriptor()->field_count(); ++i) {
-      const FieldDescriptor& field = *message->GetDescriptor()->field(i);
-      if (!IsMessage(*fields.back()) && &field != fields.back()) continue;
-      const std::string value = ValueText(*message, field), standard = ValueText(*fresh, field);
-      if (value == standard) continue;
-      const std::string name = IsMessage(*fields.back()) ? FieldPath(path, field.name()) : path;
-      return absl::InvalidArgumentError(absl::StrCat(name, " = ", value, " has no effect: ", why_not,
+  } groups[] = {{"model.block.rotary_", turns, "model.block.positions is not \"rotary\""},
+                {"model.block.rotary_scaling_", block.rotary_scaling() != 1, "model.block.rotary_scaling is 1"},
+                {"model.block.rotary_local_", windows, "model.block.window is 0"},
+                {"model.block.global_every", windows, "model.block.window is 0"},
+                {"model.block.initial_depth_", block.initial_deviation() > 0, "model.block.initial_deviation is 0"},
+                {"optimizer.muon.", config.optimizer().kind() == "muon", "optimizer.kind is not \"muon\""},
+                {"data.masking.", config.model().decoder_layers() == 0, "model.decoder_layers is not 0"}};
+  return ForEachSetField(config, "", [&](const std::string& path, const ConfigMessage& message, const auto& field) {
+    const std::unique_ptr<ConfigMessage> fresh(message.New());
+    const std::string value = ValueText(message, field), standard = ValueText(*fresh, field);
+    for (const auto& [prefix, is_read, why_not] : groups) {
+      if (is_read || value == standard || !absl::StartsWith(path, prefix)) continue;
+      return absl::InvalidArgumentError(absl::StrCat(path, " = ", value, " has no effect: ", why_not,
                                                      ". Leave it out, or set it to ", standard, ", the default."));
     }
-  }
-  return absl::OkStatus();
+    return absl::OkStatus();
+  });
 }
 
 absl::Status CheckTrainable(const TrainOptions& options) {

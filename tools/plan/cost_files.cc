@@ -129,9 +129,9 @@ class RooflineCosts : public StepCosts {
   ThereAndBack BlockReads(const ModelPlan& plan, int32_t sublayer, double rows) const {
     const double sources =
         static_cast<double>(plan.HistoryBefore(sublayer)) / plan.BlockSublayers(plan.sublayers[sublayer].stack);
-    const double open = plan.OpenSublayers(sublayer) > 0 ? 1 : 0;
+    const bool open = plan.OpenSublayers(sublayer) > 0;
     const auto pass = [&](double trips) { return PassSeconds(trips * rows * plan.options.d_model * 4); };
-    return {pass(sources + 1) + pass(3 * open) + pass(2), pass(3 * sources + 1) + pass(6 * open) + pass(3)};
+    return {pass(sources + 1) + (open ? pass(3) : 0) + pass(2), pass(3 * sources + 1) + (open ? pass(6) : 0) + pass(3)};
   }
 
   // A norm of each head of a matrix (kernels/head_norm.h); backward computes it again.

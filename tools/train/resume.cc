@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <iterator>
 #include <limits>
 #include <optional>
 #include <set>
@@ -153,14 +152,14 @@ absl::Status CheckInputs(const FoundCheckpoint& found, const PreparedRun& run, L
                                                  "with new weights"));
 }
 
-// Whether a model with the same weights computes something else where this field differs. The other fields of a stack
-// are of initial values and of training.
+// Whether a model with the same weights computes something else where this field differs. Their shapes tell head_width
+// and kv_heads, which may be 0 for the usual ones; the other fields are of initial values and of training.
 bool ChangesMeaning(const ConfigDifference& difference) {
   constexpr std::string_view kOfStacks[] = {"norm",        "post_norm_share", "residual_gain", "norm_gain",
                                             "branch_gain", "skip_gain",       "layer_gain",    "second_stream_gain"};
   const std::string name = difference.field.substr(difference.field.rfind('.') + 1);
-  if (!absl::StartsWith(difference.field, "model.residual.")) return !absl::StartsWith(name, "initial_");
-  return std::find(std::begin(kOfStacks), std::end(kOfStacks), name) != std::end(kOfStacks);
+  if (absl::StartsWith(difference.field, "model.residual.")) return std::ranges::count(kOfStacks, name) > 0;
+  return name != "head_width" && name != "kv_heads" && !absl::StartsWith(name, "initial_");
 }
 
 // Refuses weights that this run's model would read otherwise than the model they were trained in, unless the user

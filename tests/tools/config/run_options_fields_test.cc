@@ -108,7 +108,7 @@ constexpr char kEveryField[] = R"(
                memory_limit_bytes: 1234567890123 wait_timeout_seconds: 1.5 threads: 6 replicas: 3 optimizer_sharding: "none"
                placement: "stages_together" transport: "host" graphs: "off" }
     optimizer { beta1: 0.8 beta2: 0.95 epsilon: 1e-6 weight_decay: 0.01 clip_norm: 0.5 decay_of: "matrices" frozen: "encoder.*" kind: "muon"
-                muon { momentum: 0.9 nesterov: false steps: 6 coefficients: [3, -4, 2] scale: "original" rate_factor: 40 } }
+                muon { momentum: 0.9 nesterov: false steps: 6 coefficients: [2, -1.5, 0.5] scale: "original" rate_factor: 40 } }
     learning_rate { schedule: "polynomial" peak: 0.001 warmup_updates: 11 warmup_initial_rate: 1e-5 end_rate: 1e-6 power: 2
                     decay_fraction: 0.1 decay_shape: "cosine" }
     stop { steps: 5000 epochs: 1.5 minutes: 2.5 patience: 4 }
@@ -190,7 +190,7 @@ TEST(RunOptionsFields, EveryOtherFieldArrives) {
   EXPECT_EQ(train.optimizer.kind, OptimizerKind::kMuon);
   EXPECT_EQ(train.optimizer.muon, (MuonOptions{.momentum = 0.9,
                                                .nesterov = false,
-                                               .iteration = {.steps = 6, .a = 3, .b = -4, .c = 2},
+                                               .iteration = {.steps = 6, .a = 2, .b = -1.5, .c = 0.5},
                                                .scale = MuonScale::kOriginal,
                                                .rate_factor = 40}));
   EXPECT_EQ(train.validation.metric, ValidationMetric::kChrf);

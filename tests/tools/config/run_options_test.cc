@@ -82,8 +82,8 @@ TEST(RunOptions, ValuesSetByCodeAreCheckedToo) {
   EXPECT_EQ(MakeRunOptions(config).status().message(),
             "batch.micro_batches = 0 is not allowed; it must be an integer in [1, 65536]");
   config.clear_batch();
-  config.mutable_model()->mutable_block()->set_window(0);
-  EXPECT_THAT(MakeRunOptions(config).status().message(), HasSubstr("model.block.window = 0 is not allowed"));
+  config.mutable_model()->mutable_block()->set_window(-1);
+  EXPECT_THAT(MakeRunOptions(config).status().message(), HasSubstr("model.block.window = -1 is not allowed"));
 }
 
 TEST(RunOptions, WarnsWhenTheRunEndsInsideWarmUpOrGrowth) {
@@ -150,7 +150,7 @@ TEST(RunOptions, IterationsThatDivergeAreRefused) {
   const auto muon = [](const std::string& fields) { return "optimizer { kind: \"muon\" muon { " + fields + " } }"; };
   for (const char* diverging :
        {"coefficients: [100, 0, 0]", "coefficients: [3.4445, -4.775, 2.3]", "coefficients: [2, 0, 0] steps: 99"}) {
-    EXPECT_THAT(ErrorOf(muon(diverging)), AllOf(HasSubstr("optimizer.muon.coefficients = ["), HasSubstr("diverge")));
+    EXPECT_THAT(ErrorOf(muon(diverging)), HasSubstr("optimizer.muon.coefficients diverge"));
   }
   for (const char* bounded : {"steps: 99", "coefficients: [1.5, -0.5, 0]", "coefficients: [2, 0, 0]"}) {
     OptionsOf(muon(bounded));

@@ -138,7 +138,8 @@ class ExportTest(Folder):
         write_huggingface(plain, folder)
         model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
         model.save_pretrained(self.folder())
-        self.assertEqual((model.generation_config.num_beams, model.generation_config.early_stopping), (1, False))
+        self.assertEqual(model.generation_config.num_beams, 1)
+        self.assertFalse(model.generation_config.early_stopping)  # None in transformers 5
 
     def test_what_the_format_cannot_express_is_refused_by_name(self):
         two = plain_model()
