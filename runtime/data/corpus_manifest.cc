@@ -9,7 +9,6 @@
 #include "runtime/data/packed_batch.h"
 #include "runtime/json_fields.h"
 #include "runtime/status_macros.h"
-#include "runtime/strict_json.h"
 
 namespace hadal {
 namespace {

@@ -3,7 +3,7 @@
 // Conventions (fairseq's): source = tokens + </s>; decoder input = </s> + tokens; target = tokens + </s>. A pair of S
 // source and T target tokens takes S + 1 source rows and T + 1 target rows. Monolingual text (language models) has
 // target rows only; for an encoder alone they become source rows, and the target rows are the masked tokens
-// (token_masks.h).
+// (input_masks.h).
 // The config fixes the largest numbers of rows (BatchCapacity). On a device, padding rows may follow the sentences:
 // their tokens are kPaddingRow, and no offset includes them (pipeline/layout/row_bucket.h).
 #pragma once

@@ -20,7 +20,7 @@
 #include "pipeline/layout/pipeline_layout.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
-#include "runtime/data/token_masks.h"
+#include "runtime/data/input_masks.h"
 #include "runtime/random.h"
 #include "runtime/safetensors.h"
 #include "runtime/status_macros.h"

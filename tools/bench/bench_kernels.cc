@@ -14,7 +14,6 @@
 #include "absl/strings/str_format.h"
 #include "runtime/clock.h"
 #include "runtime/status_macros.h"
-#include "tools/bench/kernel_case.h"
 #include "tools/median.h"
 
 namespace hadal {

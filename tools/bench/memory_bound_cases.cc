@@ -1,4 +1,4 @@
-#include "tools/bench/kernel_case.h"
+#include "tools/bench/bench_kernels.h"
 
 #include <algorithm>
 #include <memory>

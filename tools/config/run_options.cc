@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/choice_words.h"
-#include "runtime/data/bleu_tokenizer.h"
+#include "runtime/data/bleu.h"
 #include "runtime/status_macros.h"
 #include "tools/config/config_schema.h"
 #include "tools/config/config_value.h"

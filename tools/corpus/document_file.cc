@@ -17,9 +17,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/bytes.h"
+#include "runtime/json_fields.h"
 #include "runtime/mapped_file.h"
 #include "runtime/status_macros.h"
-#include "runtime/strict_json.h"
 #include "runtime/text.h"
 #include "tools/corpus/text_lines.h"
 

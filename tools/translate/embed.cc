@@ -1,15 +1,24 @@
-#include "tools/translate/embed.h"
-
+// `hadal embed` writes a vector for each sentence or document of a text: what an encoder alone returns for it.
+//
+//   hadal embed RUN_OR_DIR --input FILE --out FILE.npy [--pooling mean|first]
+// Writes an array [lines, d_model] of float32 in NumPy's format 1.0: the mean of the encoder's outputs over the line's
+// tokens and </s>, or the output at the first of them. An empty line is </s> alone. With a tokenizer.json the tokens of
+// its post-processor are there, as in training. The file is read as by `hadal prepare` (JSON Lines: an object is a
+// line). A line's vector does not depend on the other lines. One process, on the CPU: under mpirun the first. Memory:
+// all vectors.
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <iostream>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "launch/task_launcher.h"
@@ -20,7 +29,7 @@
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/data/corpus.h"
-#include "runtime/data/token_masks.h"
+#include "runtime/data/input_masks.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/command_line.h"
@@ -28,12 +37,24 @@
 #include "tools/corpus/parallel_text.h"
 #include "tools/corpus/text_codec.h"
 #include "tools/output/human_units.h"
-#include "tools/output/output_rules.h"
+#include "tools/output/staged_output.h"
 #include "tools/tool_exit_code.h"
 #include "tools/translate/score.h"
 
 namespace hadal {
 namespace {
+
+enum class Pooling { kMean, kFirst };
+
+struct EmbedOptions {
+  std::string checkpoint;
+  std::string input, output;
+  std::string text_field = "text";  // of an input in JSON Lines
+  Pooling pooling = Pooling::kMean;
+  bool overwrite = false;       // replace an array of the same name
+  int32_t batch_tokens = 2048;  // of a batch; also limits a line
+  int32_t threads = 1;
+};
 
 constexpr absl::Duration kTimeout = absl::Minutes(10);
 constexpr std::string_view kMagic("\x93NUMPY\x01\x00", 8);
@@ -131,8 +152,8 @@ absl::StatusOr<std::string> Embed(const EmbedOptions& options, Communicator& com
   return array;
 }
 
-}  // namespace
-
+// Errors: InvalidArgument for a model with a decoder, and with their number for lines that are not UTF-8 or too long;
+// those of opening a checkpoint and of CheckOutput.
 absl::Status RunEmbed(const EmbedOptions& options, std::ostream& out) {
   const auto is_array = [&](std::string_view content) { return options.overwrite && content.starts_with(kMagic); };
   HADAL_RETURN_IF_ERROR(CheckOutput(options.output, {.inputs = {options.input}, .is_own = is_array}));
@@ -146,6 +167,8 @@ absl::Status RunEmbed(const EmbedOptions& options, std::ostream& out) {
   out << "written: " << options.output << ", " << HumanCount(std::ssize(array)) << " bytes" << std::endl;
   return absl::OkStatus();
 }
+
+}  // namespace
 
 void AddEmbedCommand(Command app, int& exit_code) {
   Command command = app.AddCommand("embed", "Write the sentence vectors of an encoder alone");

@@ -16,7 +16,6 @@
 #include "pipeline/checkpoint/model_checkpoint.h"
 #include "pipeline/decode/beam_search.h"
 #include "pipeline/decode/decoder.h"
-#include "pipeline/decode/inference_model.h"
 #include "runtime/clock.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/data/packed_batch.h"

@@ -1,5 +1,4 @@
 // Expected tokens: those of sacreBLEU 2.6.0's tokenizers on the same text.
-#include "runtime/data/bleu_tokenizer.h"
 
 #include <set>
 

@@ -1,5 +1,5 @@
 // Which tokens are masked, by what, and that batches change nothing.
-#include "runtime/data/token_masks.h"
+#include "runtime/data/input_masks.h"
 
 #include <algorithm>
 #include <cmath>

@@ -17,7 +17,7 @@
 #include "tests/support/tiny_plan.h"
 #include "tools/config/config_loading.h"
 #include "tools/config/run_options.h"
-#include "tools/plan/roofline_costs.h"
+#include "tools/plan/cost_files.h"
 
 namespace hadal {
 namespace {
