@@ -28,16 +28,14 @@ void HyperReadForward(const Stream& stream, const HyperReadForwardArgs& args) {
   HADAL_CHECK_EQ(args.gates.size, kHyperGates);
   HADAL_CHECK_EQ(args.bias.size, logits);
   HADAL_CHECK_EQ(args.rstd.size, args.u.rows);
-  if (stream.device() != nullptr) return stream.device()->kernels().hyper_read_forward(stream, args);
-  cpu::HyperReadForward(stream, args);
+  RunKernel(stream, &DeviceKernels::hyper_read_forward, cpu::HyperReadForward, args);
 }
 
 void HyperWriteForward(const Stream& stream, const HyperWriteForwardArgs& args) {
   CheckShape(args.maps, args.f.rows, HyperMaps(CheckResiduals(args.x, args.f)));
   CheckShape(args.y, args.x.rows, args.x.columns);
   HADAL_CHECK(args.y.data != args.x.data);
-  if (stream.device() != nullptr) return stream.device()->kernels().hyper_write_forward(stream, args);
-  cpu::HyperWriteForward(stream, args);
+  RunKernel(stream, &DeviceKernels::hyper_write_forward, cpu::HyperWriteForward, args);
 }
 
 void HyperWriteBackward(const Stream& stream, const HyperWriteBackwardArgs& args) {
@@ -47,8 +45,7 @@ void HyperWriteBackward(const Stream& stream, const HyperWriteBackwardArgs& args
   CheckShape(args.dy, args.x.rows, args.x.columns);
   CheckShape(args.dx, args.x.rows, args.x.columns);
   CheckShape(args.df, args.f.rows, args.f.columns);
-  if (stream.device() != nullptr) return stream.device()->kernels().hyper_write_backward(stream, args);
-  cpu::HyperWriteBackward(stream, args);
+  RunKernel(stream, &DeviceKernels::hyper_write_backward, cpu::HyperWriteBackward, args);
 }
 
 void HyperReadBackward(const Stream& stream, const HyperReadBackwardArgs& args) {
@@ -63,22 +60,19 @@ void HyperReadBackward(const Stream& stream, const HyperReadBackwardArgs& args) 
   HADAL_CHECK_EQ(args.d_gates.size, kHyperGates);
   HADAL_CHECK_EQ(args.d_bias.size, logits);
   HADAL_CHECK_GE(args.partials.size, HyperPartials(args.du.rows, logits));
-  if (stream.device() != nullptr) return stream.device()->kernels().hyper_read_backward(stream, args);
-  cpu::HyperReadBackward(stream, args);
+  RunKernel(stream, &DeviceKernels::hyper_read_backward, cpu::HyperReadBackward, args);
 }
 
 void CopyToResiduals(const Stream& stream, const CopyToResidualsArgs& args) {
   CheckResiduals(args.y, args.x);
   HADAL_CHECK(args.y.data != args.x.data);
-  if (stream.device() != nullptr) return stream.device()->kernels().copy_to_residuals(stream, args);
-  cpu::CopyToResiduals(stream, args);
+  RunKernel(stream, &DeviceKernels::copy_to_residuals, cpu::CopyToResiduals, args);
 }
 
 void SumResiduals(const Stream& stream, const SumResidualsArgs& args) {
   CheckResiduals(args.x, args.y);
   HADAL_CHECK(args.y.data != args.x.data);
-  if (stream.device() != nullptr) return stream.device()->kernels().sum_residuals(stream, args);
-  cpu::SumResiduals(stream, args);
+  RunKernel(stream, &DeviceKernels::sum_residuals, cpu::SumResiduals, args);
 }
 
 }  // namespace hadal

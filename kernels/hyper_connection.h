@@ -24,7 +24,7 @@
 // Numerics: fp32. Sums along a row in lanes, as in cpu/columns-inl.h, dot products of the backward in one chain; sums
 // over residuals ascending (SumResiduals: pairs first); gradients of α and β over blocks of kHyperRowBlock rows in
 // double (of α: map by map), then the blocks in ascending order. A row's results depend on no other row; the number of
-// threads changes no bit. On a device: cuda/hyper_connection.h.
+// threads changes no bit. On a device: cuda/operations.h.
 // REQUIRES: matching shapes (aborts with both values otherwise); contiguous rows. Blocking on the CPU, asynchronous on
 // a device; allocates nothing.
 #pragma once

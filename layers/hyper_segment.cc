@@ -29,6 +29,7 @@
 #include "kernels/hyper_connection.h"
 #include "kernels/linear.h"
 #include "kernels/residual_norm.h"
+#include "layers/branch_parts.h"
 #include "layers/chunk_part.h"
 #include "layers/model_plan.h"
 #include "runtime/check.h"
@@ -57,9 +58,9 @@ class HyperSegment final : public ChunkPart {
   // Byte offsets: of `residuals`, `normed` and branch_saved.kept in `saved`, of all others in saved_input.
   struct Sublayer {
     std::unique_ptr<Branch> branch;
-    int32_t weight = -1;      // parameter of the maps; their gates and bias follow
-    int32_t norm_scale = -1;  // parameter; its shift follows
-    int64_t residuals = -1;   // X; −1: the segment's input
+    int32_t weight = -1;  // parameter of the maps; their gates and bias follow
+    PlainNorm norm;
+    int64_t residuals = -1;  // X; −1: the segment's input
     int64_t normed = 0, projected = 0, maps = 0, inverse_rms = 0, read = 0, mean = 0, rstd = 0, result = 0;
     SavedBytes branch_saved;
   };
@@ -109,8 +110,8 @@ class HyperSegment final : public ChunkPart {
   HyperMixing mixing_;
   int64_t maps_, logits_;
   double dropout_;
-  bool begins_, ends_;               // whether the stack does
-  int32_t closing_norm_scale_ = -1;  // parameter; its shift follows
+  bool begins_, ends_;  // whether the stack does
+  PlainNorm closing_norm_;
   int64_t last_residuals_ = 0, mean_of_residuals_ = 0, closing_mean_ = 0,
           closing_rstd_ = 0;  // in saved_input, if ends_
   std::vector<Sublayer> sublayers_;
@@ -146,7 +147,7 @@ HyperSegment::HyperSegment(const ModelPlan& plan, int32_t first, int32_t last, c
     Sublayer& sublayer = sublayers_.emplace_back();
     sublayer.branch = MakeBranch(plan, s);
     sublayer.weight = plan.ParameterOf(s, ParameterRole::kHyperMapWeight);
-    sublayer.norm_scale = plan.ParameterOf(s, ParameterRole::kNormScale);
+    sublayer.norm = PlainNorm(plan.ParameterOf(s, ParameterRole::kNormScale), plan.sublayers[s].norm_gain);
     if (s > first || begins_) sublayer.residuals = reserve(kept_, residuals_ * d_model_);
     sublayer.normed = reserve(kept_, d_model_, storage_);
     sublayer.projected = reserve(input_, logits_);
@@ -159,7 +160,7 @@ HyperSegment::HyperSegment(const ModelPlan& plan, int32_t first, int32_t last, c
   reserve(pending_, d_model_, storage_);
   maps_pending_ = reserve(pending_, MapsGradientColumns());
   if (!ends_) return;
-  closing_norm_scale_ = plan.ParameterOf(last - 1, ParameterRole::kClosingNormScale);
+  closing_norm_ = PlainNorm(plan, last - 1, ParameterRole::kClosingNormScale);
   last_residuals_ = reserve(input_, residuals_ * d_model_);
   mean_of_residuals_ = reserve(input_, d_model_);
   closing_mean_ = reserve(input_, 1);
@@ -217,14 +218,8 @@ void HyperSegment::ForwardSublayer(const SublayerContext& context, size_t index,
                                     .u = read});
   context.Observe({.tensor = DepthTensor::kNormInput, .sublayer = sublayer, .values = read});
   const AnyMatrix normed = ProductAt(t.saved, s.normed, t.rows);
-  ResidualNormForward(context.stream, {.residual = read,
-                                       .scale = parameters.WeightVector(s.norm_scale),
-                                       .shift = parameters.WeightVector(context.plan().NormShift(s.norm_scale)),
-                                       .form = context.plan().norm_form(),
-                                       .norm_gain = context.plan().sublayers[sublayer].norm_gain,
-                                       .normed = normed,
-                                       .mean = VectorAt(t.saved_input, s.mean, t.rows),
-                                       .rstd = VectorAt(t.saved_input, s.rstd, t.rows)});
+  s.norm.Forward(context.stream, parameters, read, normed, VectorAt(t.saved_input, s.mean, t.rows),
+                 VectorAt(t.saved_input, s.rstd, t.rows));
   PartTensors of_branch{.x = normed, .encoder_output = t.encoder_output, .y = context.workspace.branch(t.rows)};
   of_branch.saved = t.saved + s.branch_saved.kept;
   of_branch.saved_input = t.saved_input + s.branch_saved.input;
@@ -242,7 +237,7 @@ void HyperSegment::ForwardResult(const SublayerContext& context, size_t index, c
   const Sublayer& s = sublayers_[index];
   const int32_t sublayer = first_ + static_cast<int32_t>(index);
   ResidualNormForwardArgs args{.residual = At(t.saved_input, s.read, t.rows, d_model_), .branch = branch};
-  if (const int32_t bias = s.branch->output_bias(); bias >= 0) args.bias = context.parameters.WeightVector(bias);
+  args.bias = context.parameters.WeightVector(s.branch->output_bias());
   args.residual_gain = 0;
   args.branch_gain = BranchGain(context.plan().sublayers[sublayer], context.scalars.growth_update());
   args.device_branch_gain = context.DeviceBranchGain(sublayer);
@@ -256,14 +251,8 @@ void HyperSegment::ForwardEnd(const SublayerContext& context, const Tensors& t) 
   SumResiduals(context.stream, {.x = At(t.saved_input, last_residuals_, t.rows, residuals_ * d_model_),
                                 .gain = 1.0f / static_cast<float>(residuals_),
                                 .y = mean});
-  ResidualNormForward(context.stream,
-                      {.residual = mean,
-                       .scale = context.parameters.WeightVector(closing_norm_scale_),
-                       .shift = context.parameters.WeightVector(context.plan().NormShift(closing_norm_scale_)),
-                       .form = context.plan().norm_form(),
-                       .normed = t.y,
-                       .mean = VectorAt(t.saved_input, closing_mean_, t.rows),
-                       .rstd = VectorAt(t.saved_input, closing_rstd_, t.rows)});
+  closing_norm_.Forward(context.stream, context.parameters, mean, t.y, VectorAt(t.saved_input, closing_mean_, t.rows),
+                        VectorAt(t.saved_input, closing_rstd_, t.rows));
 }
 
 PartTensors HyperSegment::BranchTensors(const SublayerContext& context, size_t index, const Tensors& t) const {
@@ -301,18 +290,8 @@ void HyperSegment::BackwardInput(const SublayerContext& context, const PartTenso
   s.branch->BackwardInput(context, BranchTensors(context, step, t), /*accumulate=*/false);
   const AnyMatrix d_normed = context.workspace.branch_input_gradient(t.rows);
   context.Observe({.tensor = DepthTensor::kNormOutputGradient, .sublayer = sublayer, .values = d_normed});
-  ResidualNormBackward(context.stream, {.d_normed = d_normed,
-                                        .sum = At(t.saved_input, s.read, t.rows, d_model_),
-                                        .mean = VectorAt(t.saved_input, s.mean, t.rows),
-                                        .rstd = VectorAt(t.saved_input, s.rstd, t.rows),
-                                        .scale = parameters.WeightVector(s.norm_scale),
-                                        .form = context.plan().norm_form(),
-                                        .norm_gain = context.plan().sublayers[sublayer].norm_gain,
-                                        .d_residual = d_read,
-                                        .d_scale = parameters.GradientVector(s.norm_scale),
-                                        .d_shift = parameters.GradientVector(context.plan().NormShift(s.norm_scale)),
-                                        .partials = context.workspace.norm_partials(),
-                                        .batch = context.gradients});
+  s.norm.Backward(context, At(t.saved_input, s.read, t.rows, d_model_), VectorAt(t.saved_input, s.mean, t.rows),
+                  VectorAt(t.saved_input, s.rstd, t.rows), d_normed, d_read);
   context.Observe({.tensor = DepthTensor::kNormInputGradient, .sublayer = sublayer, .values = d_read});
   HyperReadBackward(context.stream, {.du = d_read,
                                      .x = x,
@@ -346,10 +325,9 @@ void HyperSegment::BackwardResult(const SublayerContext& context, size_t index, 
   args.device_branch_gain = context.DeviceBranchGain(sublayer);
   args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
   args.d_branch = BranchGradient(t);
-  if (const int32_t bias = sublayers_[index].branch->output_bias(); bias >= 0) {
-    args.bias = context.parameters.WeightVector(bias);
-    args.d_bias = context.parameters.GradientVector(bias);
-  }
+  const int32_t bias = sublayers_[index].branch->output_bias();
+  args.bias = context.parameters.WeightVector(bias);
+  args.d_bias = context.parameters.GradientVector(bias);
   args.partials = context.workspace.norm_partials();
   args.batch = context.gradients;
   ResidualNormBackward(context.stream, args);
@@ -363,18 +341,9 @@ void HyperSegment::BackwardEnd(const SublayerContext& context, const Tensors& t)
     Convert(context.stream, rounded);
     d_normed = rounded.to;
   }
-  ResidualNormBackward(context.stream,
-                       {.d_normed = d_normed,
-                        .sum = At(t.saved_input, mean_of_residuals_, t.rows, d_model_),
-                        .mean = VectorAt(t.saved_input, closing_mean_, t.rows),
-                        .rstd = VectorAt(t.saved_input, closing_rstd_, t.rows),
-                        .scale = context.parameters.WeightVector(closing_norm_scale_),
-                        .form = context.plan().norm_form(),
-                        .d_residual = d_mean,
-                        .d_scale = context.parameters.GradientVector(closing_norm_scale_),
-                        .d_shift = context.parameters.GradientVector(context.plan().NormShift(closing_norm_scale_)),
-                        .partials = context.workspace.norm_partials(),
-                        .batch = context.gradients});
+  closing_norm_.Backward(context, At(t.saved_input, mean_of_residuals_, t.rows, d_model_),
+                         VectorAt(t.saved_input, closing_mean_, t.rows), VectorAt(t.saved_input, closing_rstd_, t.rows),
+                         d_normed, d_mean);
   CopyToResiduals(context.stream,
                   {.x = d_mean, .gain = 1.0f / static_cast<float>(residuals_), .y = ResidualsGradient(t)});
 }

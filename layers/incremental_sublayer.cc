@@ -5,8 +5,7 @@
 #include "kernels/activation.h"
 #include "kernels/cached_attention.h"
 #include "kernels/convert.h"
-#include "kernels/glu.h"
-#include "kernels/head_scale.h"
+#include "kernels/head_norm.h"
 #include "kernels/linear.h"
 #include "kernels/residual_norm.h"
 #include "kernels/scatter_rows.h"
@@ -238,15 +237,9 @@ void IncrementalSublayer::FeedForward(const IncrementalContext& context, ConstAn
 
 void IncrementalSublayer::Norm(const IncrementalContext& context, int32_t norm_scale, ConstAnyMatrix x,
                                AnyMatrix normed, float norm_gain) const {
-  ResidualNormForward(context.stream,
-                      {.residual = x,
-                       .scale = context.parameters.WeightVector(norm_scale),
-                       .shift = context.parameters.WeightVector(context.parameters.plan().NormShift(norm_scale)),
-                       .form = context.parameters.plan().norm_form(),
-                       .norm_gain = norm_gain,
-                       .normed = normed,
-                       .mean = context.scratch.mean(x.rows),
-                       .rstd = context.scratch.rstd(x.rows)});
+  PlainNorm(norm_scale, norm_gain)
+      .Forward(context.stream, context.parameters, x, normed, context.scratch.mean(x.rows),
+               context.scratch.rstd(x.rows));
 }
 
 void IncrementalSublayer::Shift(const IncrementalContext& context, int32_t shift, ConstAnyMatrix x, AnyMatrix y) const {

@@ -33,7 +33,7 @@ class MaskedHead final : public OutputHead {
   void Backward(const SublayerContext& context, AnyMatrix d_v, Matrix d_x) const;
 
   int32_t weight_, bias_;  // parameters; bias −1: none
-  InnerNorm norm_;
+  PlainNorm norm_;
   Activation activation_;
   Storage storage_;
   int64_t width_, saved_bytes_;

@@ -17,7 +17,7 @@ TokenEmbedding::TokenEmbedding(const ModelPlan& plan, int32_t sublayer, int64_t 
       multiplier_(plan.options.embedding_factor()),
       dropout_(plan.options.dropout),
       learned_positions_(plan.ParameterOf(sublayer, ParameterRole::kPositionTable)),
-      norm_scale_(plan.ParameterOf(sublayer, ParameterRole::kEmbeddingNormScale)),
+      norm_(plan, sublayer, ParameterRole::kEmbeddingNormScale),
       storage_(plan.residual_storage(stack_)),
       rows_(rows),
       width_(plan.options.d_model) {
@@ -36,7 +36,7 @@ void TokenEmbedding::Bind(const Arena& arena) {
 }
 
 int64_t TokenEmbedding::saved_bytes() const {
-  if (norm_scale_ < 0) return 0;
+  if (!norm_.present()) return 0;
   SavedTensors<std::byte> saved(nullptr);
   saved.Take(storage_, rows_, width_);
   saved.TakeFloats(2, rows_);
@@ -54,13 +54,7 @@ TokenEmbedding::Saved TokenEmbedding::SavedIn(std::byte* memory, int64_t rows) c
 void TokenEmbedding::Norm(const Stream& stream, const ParameterStore& parameters, const Workspace& workspace,
                           const Saved& saved, const Dropout& dropout, AnyMatrix y) const {
   const AnyMatrix normed = workspace.branch(y.rows);
-  ResidualNormForward(stream, {.residual = saved.sum,
-                               .scale = parameters.WeightVector(norm_scale_),
-                               .shift = parameters.WeightVector(parameters.plan().NormShift(norm_scale_)),
-                               .form = parameters.plan().norm_form(),
-                               .normed = normed,
-                               .mean = saved.mean,
-                               .rstd = saved.rstd});
+  norm_.Forward(stream, parameters, saved.sum, normed, saved.mean, saved.rstd);
   ResidualNormForward(stream,
                       {.residual = saved.sum, .branch = normed, .residual_gain = 0, .dropout = dropout, .sum = y});
 }
@@ -88,7 +82,7 @@ void TokenEmbedding::Forward(const SublayerContext& context, const PartTensors& 
     table = tensors.y;
   }
   const Dropout dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual);
-  const bool norms = norm_scale_ >= 0;
+  const bool norms = norm_.present();
   const Saved saved = norms ? SavedIn(tensors.saved, tokens.size) : Saved();
   EmbeddingForward(context.stream, {.tokens = tokens,
                                     .offsets = context.offsets(stack_),
@@ -118,12 +112,11 @@ void TokenEmbedding::ForwardAt(const Stream& stream, const ParameterStore& param
                             .multiplier = multiplier_,
                             .device_tokens = device_tokens,
                             .x = x});
-  if (norm_scale_ < 0) return;
+  if (!norm_.present()) return;
   Norm(stream, parameters, workspace, {x, workspace.row_loss(x.rows), workspace.row_nll(x.rows)}, Dropout(), x);
 }
 
 void TokenEmbedding::BackwardNorm(const SublayerContext& context, const PartTensors& tensors) const {
-  const ParameterStore& parameters = context.parameters;
   const AnyMatrix d_normed = context.workspace.branch_input_gradient(tensors.d_y.rows);
   const Saved saved = SavedIn(tensors.saved, tensors.d_y.rows);
   ResidualNormBackward(context.stream, {.d_sum = tensors.d_y,
@@ -131,24 +124,14 @@ void TokenEmbedding::BackwardNorm(const SublayerContext& context, const PartTens
                                         .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual),
                                         .d_residual = tensors.d_y,
                                         .d_branch = d_normed});
-  ResidualNormBackward(context.stream, {.d_normed = d_normed,
-                                        .sum = saved.sum,
-                                        .mean = saved.mean,
-                                        .rstd = saved.rstd,
-                                        .scale = parameters.WeightVector(norm_scale_),
-                                        .form = context.plan().norm_form(),
-                                        .d_residual = tensors.d_y,
-                                        .d_scale = parameters.GradientVector(norm_scale_),
-                                        .d_shift = parameters.GradientVector(context.plan().NormShift(norm_scale_)),
-                                        .partials = context.workspace.norm_partials(),
-                                        .batch = context.gradients});
+  norm_.Backward(context, saved.sum, saved.mean, saved.rstd, d_normed, tensors.d_y);
 }
 
 void TokenEmbedding::BackwardInput(const SublayerContext& context, const PartTensors& tensors, int32_t) const {
   context.Observe({.tensor = DepthTensor::kOutputGradient, .sublayer = sublayer_, .values = tensors.d_y});
   const ConstTokens tokens = Tokens(context);
   const Matrix looked_up = adaptive_ ? adaptive_->ClearedGradient(tokens.size) : Matrix();
-  const bool norms = norm_scale_ >= 0;
+  const bool norms = norm_.present();
   if (norms) BackwardNorm(context, tensors);
   EmbeddingBackward(
       context.stream,

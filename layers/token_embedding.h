@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "layers/adaptive_input.h"
+#include "layers/branch_parts.h"
 #include "layers/chunk_part.h"
 
 namespace hadal {
@@ -56,8 +57,8 @@ class TokenEmbedding final : public ChunkPart {
   float multiplier_;
   double dropout_;
   int32_t learned_positions_;  // parameter, or −1
-  int32_t norm_scale_;         // parameter, or −1
-  Storage storage_;            // of y
+  PlainNorm norm_;
+  Storage storage_;  // of y
   int64_t rows_, width_;
   ArenaSlice positions_slice_;
   Matrix positions_;  // [max_positions, d] fixed positions

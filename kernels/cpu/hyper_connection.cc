@@ -230,29 +230,21 @@ HWY_EXPORT(SumResidualsRows);
 }  // namespace
 
 void cpu::HyperReadForward(const Stream& stream, const HyperReadForwardArgs& args) {
-  stream.ForRanges(args.u.rows, /*grain=*/16, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(HyperReadForwardRows)(args, begin, end);
-  });
+  ForRanges(stream, args.u.rows, /*grain=*/16, HWY_DYNAMIC_DISPATCH(HyperReadForwardRows), args);
 }
 
 void cpu::HyperWriteForward(const Stream& stream, const HyperWriteForwardArgs& args) {
-  stream.ForRanges(args.f.rows, 1, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(HyperWriteForwardRows)(args, begin, end);
-  });
+  ForRanges(stream, args.f.rows, 1, HWY_DYNAMIC_DISPATCH(HyperWriteForwardRows), args);
 }
 
 void cpu::HyperWriteBackward(const Stream& stream, const HyperWriteBackwardArgs& args) {
-  stream.ForRanges(args.f.rows, 1, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(HyperWriteBackwardRows)(args, begin, end);
-  });
+  ForRanges(stream, args.f.rows, 1, HWY_DYNAMIC_DISPATCH(HyperWriteBackwardRows), args);
 }
 
 void cpu::HyperReadBackward(const Stream& stream, const HyperReadBackwardArgs& args) {
   const int64_t logits = args.projected.columns, count = logits + kHyperGates;
   const int64_t blocks = (args.du.rows + kHyperRowBlock - 1) / kHyperRowBlock;
-  stream.ForRanges(blocks, 1, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(HyperReadBackwardBlocks)(args, begin, end);
-  });
+  ForRanges(stream, blocks, 1, HWY_DYNAMIC_DISPATCH(HyperReadBackwardBlocks), args);
   for (int64_t k = 0; k < count; ++k) {
     double sum = 0;
     for (int64_t block = 0; block < blocks; ++block) sum += args.partials[block * count + k];
@@ -261,15 +253,11 @@ void cpu::HyperReadBackward(const Stream& stream, const HyperReadBackwardArgs& a
 }
 
 void cpu::CopyToResiduals(const Stream& stream, const CopyToResidualsArgs& args) {
-  stream.ForRanges(args.x.rows, 1, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(CopyToResidualsRows)(args, begin, end);
-  });
+  ForRanges(stream, args.x.rows, 1, HWY_DYNAMIC_DISPATCH(CopyToResidualsRows), args);
 }
 
 void cpu::SumResiduals(const Stream& stream, const SumResidualsArgs& args) {
-  stream.ForRanges(args.y.rows, 1, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(SumResidualsRows)(args, begin, end);
-  });
+  ForRanges(stream, args.y.rows, 1, HWY_DYNAMIC_DISPATCH(SumResidualsRows), args);
 }
 
 }  // namespace hadal

@@ -1,4 +1,4 @@
-#include "kernels/cuda/attention_residual.h"
+#include "kernels/cuda/operations.h"
 
 #include <algorithm>
 #include <initializer_list>

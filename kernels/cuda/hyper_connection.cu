@@ -1,4 +1,4 @@
-#include "kernels/cuda/hyper_connection.h"
+#include "kernels/cuda/operations.h"
 
 #include "kernels/cuda/column_merge.h"
 #include "kernels/cuda/row_team.h"

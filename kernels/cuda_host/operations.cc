@@ -1,26 +1,15 @@
 #include "kernels/cuda_host/operations.h"
 
-#include "kernels/cuda/activation.h"
-#include "kernels/cuda/adam.h"
-#include "kernels/cuda/add.h"
+#include <vector>
+
 #include "kernels/cuda/attention.h"
-#include "kernels/cuda/attention_residual.h"
 #include "kernels/cuda/column_merge.h"
-#include "kernels/cuda/convert.h"
-#include "kernels/cuda/cross_entropy.h"
-#include "kernels/cuda/glu.h"
-#include "kernels/cuda/head_norm.h"
-#include "kernels/cuda/head_scale.h"
-#include "kernels/cuda/hyper_connection.h"
-#include "kernels/cuda/muon.h"
+#include "kernels/cuda/operations.h"
 #include "kernels/cuda/residual_norm.h"
-#include "kernels/cuda/scatter_rows.h"
-#include "kernels/cuda/shift_scale.h"
-#include "kernels/cuda/top_candidates.h"
-#include "kernels/cuda/weighted_sum.h"
-#include "kernels/cuda_host/batch_block.h"
+#include "kernels/cuda/unfold.h"
 #include "kernels/cuda_host/dropout_position.h"
 #include "kernels/cuda_host/launch_device.h"
+#include "kernels/gradient_batch.h"
 
 namespace hadal::cuda {
 namespace {
@@ -78,6 +67,36 @@ void ScatterRowsOperation(const Stream& stream, const ScatterRowsArgs& args) {
   cuda::ScatterRows(device.handle(), placed);
 }
 
+void ResidualNormBackwardOperation(const Stream& stream, const ResidualNormBackwardArgs& args) {
+  constexpr int64_t kMostColumnSums = 4;  // d_bias, d_scale, d_shift, d_ω
+  static_assert(hadal::ResidualNormPartials(1000, 1) >= cuda::ResidualNormPartials(1000, 1));
+  static_assert(hadal::ResidualNormPartials(10000, 1) >= cuda::ResidualNormPartials(10000, 1));
+  LaunchDevice& device = DeviceOf(stream);
+  ResidualNormBackwardArgs placed = args;
+  placed.dropout = OnDevice(args.dropout, device);
+  if (args.batch == nullptr) return cuda::ResidualNormBackward(device.handle(), placed);
+  const bool more = !args.learned_residual_gain.empty() || !args.learned_branch_gain.empty() || !args.d_second.empty();
+  const int64_t floats = cuda::ResidualNormPartials(args.d_residual.rows, args.d_residual.columns, more);
+  placed.partials = {args.batch->Take(stream, floats, kMostColumnSums), floats};
+  cuda::ResidualNormBackward(device.handle(), placed, &args.batch->merges());
+}
+
+// Calls kernel(handle, args) with the rows' taps in device memory.
+template <typename Args>
+void WithTaps(const Stream& stream, Args args, void (*kernel)(StreamHandle, const Args&)) {
+  LaunchDevice& device = DeviceOf(stream);
+  if (args.device_taps.taps == nullptr) {
+    const ConstTokens &x = args.x_offsets, &u = args.u_offsets;
+    const std::vector<RowTaps> taps = TapsOfRows({x.data, x.data + x.size}, {u.data, u.data + u.size});
+    const auto rows = static_cast<int64_t>(taps.size());
+    args.device_taps = {device.launch_memory().Put(taps.data(), rows).address, rows};
+  }
+  kernel(device.handle(), args);
+}
+
+void UnfoldOperation(const Stream& stream, const UnfoldArgs& args) { WithTaps(stream, args, cuda::Unfold); }
+void FoldOperation(const Stream& stream, const FoldArgs& args) { WithTaps(stream, args, cuda::Fold); }
+
 }  // namespace
 
 const DeviceKernels& Operations() {
@@ -94,7 +113,7 @@ const DeviceKernels& Operations() {
       .cross_entropy = CrossEntropyOperation,
       .embedding_forward = operation::EmbeddingForward,
       .embedding_backward = operation::EmbeddingBackward,
-      .fold = operation::Fold,
+      .fold = FoldOperation,
       .glu_forward = Launched<GluForwardArgs, cuda::GluForward>,
       .glu_backward = Launched<GluBackwardArgs, cuda::GluBackward>,
       .head_norm_forward = Launched<HeadNormForwardArgs, cuda::HeadNormForward>,
@@ -118,8 +137,8 @@ const DeviceKernels& Operations() {
       .read_sources_forward = Launched<ReadSourcesForwardArgs, cuda::ReadSourcesForward>,
       .read_sources_backward = Launched<ReadSourcesBackwardArgs, cuda::ReadSourcesBackward>,
       .relu_backward = operation::ReluBackward,
-      .residual_norm_forward = operation::ResidualNormForward,
-      .residual_norm_backward = operation::ResidualNormBackward,
+      .residual_norm_forward = LaunchedWithDropout<ResidualNormForwardArgs, cuda::ResidualNormForward>,
+      .residual_norm_backward = ResidualNormBackwardOperation,
       .scaled = Launched<ScaledArgs, cuda::Scaled>,
       .scatter_rows = ScatterRowsOperation,
       .shift_scale_forward = Launched<ShiftScaleForwardArgs, cuda::ShiftScaleForward>,
@@ -127,7 +146,7 @@ const DeviceKernels& Operations() {
       .sum_residuals = Launched<SumResidualsArgs, cuda::SumResiduals>,
       .sums_of_squares = operation::SumsOfSquares,
       .top_candidates = Launched<TopCandidatesArgs, cuda::TopCandidates>,
-      .unfold = operation::Unfold,
+      .unfold = UnfoldOperation,
       .weighted_sum_forward = Launched<WeightedSumForwardArgs, cuda::WeightedSumForward>,
       .weighted_sum_backward = Launched<WeightedSumBackwardArgs, cuda::WeightedSumBackward>,
       .write_batch = WriteBatch,

@@ -1,4 +1,4 @@
-#include "kernels/cuda/hyper_connection.h"
+#include "kernels/cuda/operations.h"
 
 #include "gtest/gtest.h"
 #include "tests/kernels/hyper_connection_run.h"

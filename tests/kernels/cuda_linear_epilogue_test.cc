@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "gtest/gtest.h"
-#include "kernels/cuda/add.h"
+#include "kernels/cuda/operations.h"
 #include "tests/support/kernel_device.h"
 #include "tests/support/random_inputs.h"
 

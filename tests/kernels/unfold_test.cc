@@ -2,7 +2,7 @@
 #include "kernels/unfold.h"
 
 #include "gtest/gtest.h"
-#include "kernels/glu.h"
+#include "kernels/activation.h"
 #include "runtime/arena.h"
 #include "runtime/stream.h"
 #include "tests/kernels/unfold_definition.h"
