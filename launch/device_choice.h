@@ -7,7 +7,7 @@
 //   cuda   a GPU, or an error that says what is missing
 // On a GPU the precision "auto" is bf16. The CPU computes in fp32 and refuses anything else.
 // All ranks use the same kind of device. Of the GPUs that a rank sees (CUDA_VISIBLE_DEVICES and `srun --gpus-per-task`
-// apply), it takes the one with the number of its local rank (kernels/cuda_host/visible_device.h).
+// apply), it takes the one with the number of its local rank (kernels/cuda_host/cuda_device.h).
 // Each rank looks for its GPU (FindDevice); what all use is a function of what they found (DecideDevice).
 #pragma once
 

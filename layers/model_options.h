@@ -227,7 +227,7 @@ struct ModelOptions {
   int32_t front_end_channels = 1024;  // speech: C of the first convolution (speech_front_end.h)
 
   // Without an encoder the model is a language model: no source, and no cross-attention in the decoder layers. Without
-  // a decoder it predicts masked tokens (masked_head.h): its source is plain text, of the target's vocabulary.
+  // a decoder it predicts masked tokens (output_head.h): its source is plain text, of the target's vocabulary.
   bool has_encoder() const { return encoder_layers > 0; }
   bool has_decoder() const { return decoder_layers > 0; }
   bool translates() const { return has_encoder() && has_decoder(); }

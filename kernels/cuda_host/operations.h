@@ -22,23 +22,19 @@ const DeviceKernels& Operations();
 // not use the device.
 void WriteBatch(const BatchContent& content, const DeviceBatchShape& shape, std::byte* block);
 
-// The host functions of operations that need much more than a launch: products, scratch, several values in launch
-// memory. One .cc file per operation (<op>_operation.cc). The table refers to them, and for other operations to the
-// kernels' own launch functions (kernels/cuda/operations.h and <op>.h). The dispatcher has checked the arguments.
+// The host functions of attention and of linear layers (<op>_operation.cc, weight_gradients_operation.cc). The table
+// refers to them, and for other operations to the kernels' own launch functions (kernels/cuda/operations.h and <op>.h)
+// or to functions of operations.cc. The dispatcher has checked the arguments.
 namespace operation {
 
 void AttentionForward(const Stream& stream, const hadal::AttentionForwardArgs& args);
 void AttentionBackward(const Stream& stream, const hadal::AttentionBackwardArgs& args);
-void CachedAttention(const Stream& stream, const hadal::CachedAttentionArgs& args);
-void EmbeddingForward(const Stream& stream, const hadal::EmbeddingForwardArgs& args);
-void EmbeddingBackward(const Stream& stream, const hadal::EmbeddingBackwardArgs& args);
 bool HasReluMask(const Stream& stream, const hadal::ReluMaskArgs& args);
 void LinearForward(const Stream& stream, const hadal::LinearForwardArgs& args);
 void LinearBackwardInput(const Stream& stream, const hadal::LinearBackwardInputArgs& args);
 void LinearBackwardWeights(const Stream& stream, std::span<hadal::LinearBackwardWeightArgs> products,
                            GradientBatch* batch);
 void ReluBackward(const Stream& stream, const hadal::ReluBackwardArgs& args);
-void SumsOfSquares(const Stream& stream, const hadal::SumsOfSquaresArgs& args);
 
 }  // namespace operation
 

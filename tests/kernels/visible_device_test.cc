@@ -1,4 +1,4 @@
-#include "kernels/cuda_host/visible_device.h"
+#include "kernels/cuda_host/cuda_device.h"
 
 #include <vector>
 
