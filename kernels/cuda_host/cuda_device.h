@@ -47,8 +47,7 @@ absl::StatusOr<CudaFacts> LookAtCudaDevice(const CudaDeviceOptions& options);
 //   srun --gpus-per-task=1, wrappers    every rank sees one GPU of its own               rank i takes 0
 //   srun --gpus-per-task=2              every rank sees two GPUs of its own              rank i takes one of its two
 // Limitation: lists that overlap without being equal ("0,1" for one rank, "1,2" for the next) are not recognised; no
-// launcher makes such lists. `local_rank`: the process's index among the job's on its host. REQUIRES: local_rank ≥ 0,
-// visible > 0.
+// launcher makes such lists. `local_rank`: the process's index on its host. REQUIRES: local_rank ≥ 0, visible > 0.
 constexpr int ChooseVisibleDevice(int local_rank, int visible) { return local_rank % visible; }
 
 }  // namespace hadal::cuda

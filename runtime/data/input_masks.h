@@ -47,7 +47,7 @@ struct AugmentedSentence {
 void ApplySpecAugment(const SpecAugment& policy, const AugmentedSentence& at, int32_t width, std::span<float> frames);
 
 // The masks of masked-language modelling (Devlin et al. 2018, arXiv 1810.04805): a packed micro-batch of plain text
-// becomes the batch of an encoder alone (layers/masked_head.h).
+// becomes the batch of an encoder alone (layers/output_head.h).
 //
 //   source         = the tokens and </s>, in which a masked token is replaced
 //   target_input   = the rows of the masked tokens in `source`
