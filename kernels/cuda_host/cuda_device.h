@@ -39,8 +39,8 @@ struct CudaFacts {
 // Unavailable, as OpenCudaDevice before it has chosen a GPU. Blocking.
 absl::StatusOr<CudaFacts> LookAtCudaDevice(const CudaDeviceOptions& options);
 
-// The number of the GPU, of those that the process sees, that it takes. A process sees the GPUs that its launcher grants
-// it, numbered from 0: the driver applies CUDA_VISIBLE_DEVICES and renumbers in its order, and a batch system's control
+// The number of the GPU that a process takes of those that it sees. It sees the GPUs that its launcher grants it,
+// numbered from 0: the driver applies CUDA_VISIBLE_DEVICES and renumbers in its order, and a batch system's control
 // groups hide GPUs, too. One rule covers three ways to assign GPUs:
 //
 //   mpirun, srun --gres=gpu:8           every rank of a host sees all 8 in one order     rank i takes i
