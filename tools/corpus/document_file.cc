@@ -1,4 +1,4 @@
-#include "tools/corpus/document_file.h"
+#include "tools/corpus/parallel_text.h"
 
 #include <array>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "tools/corpus/pair_file.h"
+#include "tools/corpus/parallel_text.h"
 
 #include <expat.h>
 

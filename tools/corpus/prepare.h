@@ -7,7 +7,7 @@
 // Writes into DIR: vocabulary.model (or source.model and target.model; .txt for a dictionary), and for each given
 // split NAME.json and NAME.00000.shard … (runtime/data/README.md). `hadal train` takes the prefix, DIR/train.
 // --monolingual is for language models, with --mask-token also for encoders alone: samples without a source, which are
-// sentences or documents, one per line or JSON object (document_file.h). --block N makes blocks of them instead: each
+// sentences or documents, one per line or JSON object (parallel_text.h). --block N makes blocks of them instead: each
 // file's documents are a stream, in which the end token follows each and precedes the first (or the one that a
 // tokenizer's post-processor adds precedes each); a block has N + 1 tokens, of which the first is the last of the block
 // before. The last block may be shorter. --features is for speech: each PREFIX has the features of utterances

@@ -14,7 +14,6 @@
 #include "runtime/status_macros.h"
 #include "tools/output/run_record.h"
 #include "tools/output/work_progress.h"
-#include "tools/plan/traced_costs.h"
 #include "tools/python_child.h"
 #include "tools/tool_exit_code.h"
 
@@ -158,7 +157,7 @@ absl::StatusOr<Simulation> RunSimulate(const Arguments& arguments) {
 int ShowSimulation(const Arguments& arguments, const Simulation& simulation) {
   std::cout << (arguments.json ? SimulationToJson(simulation) : SimulationToText(simulation)) << std::flush;
   if (arguments.svg.empty()) return kToolDone;
-  return RunPyhadal("simulate", {"--svg", arguments.svg}, TimelineToJson(TimelineOf(simulation)).dump());
+  return RunPyhadal("simulate", {"--svg", arguments.svg}, TimelineToJson(simulation).dump());
 }
 
 void AddLinkOptions(Command command, Arguments& arguments) {

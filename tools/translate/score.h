@@ -9,7 +9,7 @@
 // the target's is scored and counted as a token, as in training.
 //   hadal score RUN_OR_DIR --target FILE --block N [--context C]
 // scores a language model's text as one stream instead (RunScoreStream).
-// Where FILE has documents (tools/corpus/document_file.h), a pair or a line is a document.
+// Where FILE has documents (tools/corpus/parallel_text.h), a pair or a line is a document.
 // The summary on `log` has the perplexity per token, exp(total nll / target tokens), and per word, exp(total nll /
 // words). Words are those of the target text, split at white space, plus one per line for its end (as fairseq and KenLM
 // count), independent of the vocabulary. Only the perplexity per word can be compared between models with different

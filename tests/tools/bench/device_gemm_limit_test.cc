@@ -1,6 +1,6 @@
 // The limit of a device runs what a training step has launched, all of it, and leaves training as it was.
 #include "layers/parameter_store.h"
-#include "tools/bench/gemm_limit.h"
+#include "tools/bench/bench_step.h"
 
 #include <tuple>
 

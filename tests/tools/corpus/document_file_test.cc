@@ -1,6 +1,6 @@
 // Documents of JSON Lines, plain text and Megatron-LM's token files, as they come from other programs, and what is
 // refused by name.
-#include "tools/corpus/document_file.h"
+#include "tools/corpus/parallel_text.h"
 
 #include <zlib.h>
 #include <zstd.h>

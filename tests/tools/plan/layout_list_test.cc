@@ -1,7 +1,6 @@
 #include "tools/plan/layout_list.h"
 
 #include "gmock/gmock.h"
-#include "tools/plan/placement_map.h"
 
 namespace hadal {
 namespace {

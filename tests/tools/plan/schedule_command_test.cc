@@ -30,11 +30,13 @@ TEST(Simulate, TwoThousandRanks) {
   EXPECT_EQ(simulation.step_seconds, (64 + 2047) * 3.0);
   const std::string text = SimulationToText(simulation);
   EXPECT_THAT(text, AllOf(HasSubstr("rank    0  F"), HasSubstr("rank 2047"), HasSubstr("16 of 2048 ranks drawn")));
-  const Timeline timeline = TimelineOf(simulation);
-  ASSERT_EQ(timeline.spans.size(), 2048u);
-  EXPECT_EQ(timeline.row_names.back(), "rank 2047");
-  EXPECT_EQ(timeline.spans.back().size(), 128u);
-  EXPECT_EQ(timeline.end_seconds, simulation.step_seconds);
+  const nlohmann::ordered_json timeline = TimelineToJson(simulation);
+  EXPECT_EQ(timeline["kinds"], nlohmann::ordered_json({"forward", "backward"}));
+  EXPECT_EQ(timeline["rows"].size(), 2048u);
+  EXPECT_EQ(timeline["rows"].back()["name"], "rank 2047");
+  EXPECT_EQ(timeline["rows"].back()["spans"].size(), 128u);
+  EXPECT_EQ(timeline["rows"].back()["spans"][0][3], "F0");
+  EXPECT_EQ(timeline["end_seconds"], simulation.step_seconds);
 }
 
 TEST(Simulate, ASlowRankIsTheBoundAndTheImbalance) {

@@ -5,9 +5,9 @@
 #include "pipeline/schedule/schedule_replay.h"
 #include "tests/support/recorded_run.h"
 #include "tests/support/temporary_directory.h"
+#include "tools/output/run_record.h"
 #include "tools/output/trace_writer.h"
 #include "tools/plan/simulate.h"
-#include "tools/plan/traced_costs.h"
 
 namespace hadal {
 namespace {
