@@ -39,13 +39,14 @@ RunOutcome TrainAsOnTheCpu(const RunSpec& spec, const Corpus& corpus, const std:
 TEST(DeviceRunTest, LossesAreThoseOfTheCpu) {
   const Corpus corpus = SmallCorpus();
   for (const ResidualMethod method :
-       {ResidualMethod::kDeepNorm,     ResidualMethod::kBranchNorm, ResidualMethod::kPreLn,
-        ResidualMethod::kPostLn,       ResidualMethod::kB2t,        ResidualMethod::kSubLn,
-        ResidualMethod::kTFixup,       ResidualMethod::kReZero,     ResidualMethod::kAdmin,
-        ResidualMethod::kNormFormer,   ResidualMethod::kRFixup,     ResidualMethod::kDlclPre,
-        ResidualMethod::kDlclPost,     ResidualMethod::kKeel,       ResidualMethod::kPeriLn,
-        ResidualMethod::kLnScaling,    ResidualMethod::kMixLn,      ResidualMethod::kCompleteP,
-        ResidualMethod::kResidualDual, ResidualMethod::kMhc}) {
+       {ResidualMethod::kDeepNorm,     ResidualMethod::kBranchNorm,  ResidualMethod::kPreLn,
+        ResidualMethod::kPostLn,       ResidualMethod::kB2t,         ResidualMethod::kSubLn,
+        ResidualMethod::kTFixup,       ResidualMethod::kReZero,      ResidualMethod::kAdmin,
+        ResidualMethod::kNormFormer,   ResidualMethod::kRFixup,      ResidualMethod::kDlclPre,
+        ResidualMethod::kDlclPost,     ResidualMethod::kKeel,        ResidualMethod::kPeriLn,
+        ResidualMethod::kLnScaling,    ResidualMethod::kMixLn,       ResidualMethod::kCompleteP,
+        ResidualMethod::kResidualDual, ResidualMethod::kMhc,         ResidualMethod::kMhcLite,
+        ResidualMethod::kAttnRes,      ResidualMethod::kAttnResDelta}) {
     RunSpec spec = SmallRun(method);
     spec.validate_every_step = method == ResidualMethod::kDeepNorm || method == ResidualMethod::kMhc;
     TrainAsOnTheCpu(spec, corpus, std::string(ResidualMethodName(method)));
@@ -57,7 +58,7 @@ TEST(DeviceRunTest, LossesAreThoseOfTheCpu) {
 TEST(DeviceRunTest, NoLayoutChangesABit) {
   const Corpus corpus = SmallCorpus();
   for (const ResidualMethod method : {ResidualMethod::kDeepNorm, ResidualMethod::kRFixup, ResidualMethod::kDlclPre,
-                                      ResidualMethod::kDlclPost, ResidualMethod::kMhc}) {
+                                      ResidualMethod::kDlclPost, ResidualMethod::kMhc, ResidualMethod::kAttnRes}) {
     const RunSpec spec = OnDevice(SmallRun(method));
     const RunOutcome whole = Train(spec, corpus);
     for (const int ranks : {1, 2}) {
