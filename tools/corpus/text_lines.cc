@@ -187,21 +187,46 @@ int64_t TextBytes(std::span<const std::string> paths) {
   return bytes;
 }
 
-absl::StatusOr<bool> TextLines::Next(std::string& line) {
-  if (!ReadLine(in_, line)) {
-    if (in_.bad()) return ReadLineError(name_, lines_, line);
+absl::StatusOr<TextLines> TextLines::Open(const std::string& path, ByteOrderMark mark) {
+  HADAL_ASSIGN_OR_RETURN(std::unique_ptr<std::istream> in, OpenText(path));
+  TextLines lines(*in, path, mark);
+  lines.own_ = std::move(in);
+  return lines;
+}
+
+absl::StatusOr<bool> TextLines::NextUnchecked(std::string& line) {
+  if (!ReadLine(*in_, line)) {
+    if (in_->bad()) return ReadLineError(name_, lines_, line);
     return false;
   }
   ++lines_;
-  if (lines_ == 1) HADAL_RETURN_IF_ERROR(CheckIsPlainText(name_, line, in_));
-  const bool marked = lines_ == 1 && mark_ == ByteOrderMark::kRemoved && line.starts_with(kByteOrderMark);
-  if (marked) line.erase(0, sizeof(kByteOrderMark) - 1);
-  if (line.ends_with('\r')) line.pop_back();
-  const size_t valid = ValidUtf8Prefix(line);
-  if (valid == line.size()) return true;
-  return absl::InvalidArgumentError(absl::StrCat(name_, ":", lines_, ": not UTF-8 from byte ", valid + 1,
-                                                 " of the line on; convert it, for example with iconv"));
+  if (lines_ == 1) HADAL_RETURN_IF_ERROR(CheckIsPlainText(name_, line, *in_));
+  if (lines_ == 1 && mark_ == ByteOrderMark::kRemoved && line.starts_with(kByteOrderMark)) {
+    line.erase(0, sizeof(kByteOrderMark) - 1);
+    had_byte_order_mark_ = true;
+  }
+  if (line.ends_with('\r')) {
+    line.pop_back();
+    ++carriage_returns_;
+  }
+  return true;
 }
+
+absl::StatusOr<bool> TextLines::Next(std::string& line) {
+  HADAL_ASSIGN_OR_RETURN(const bool more, NextUnchecked(line));
+  const std::string fault = more ? Fault(line) : "";
+  if (fault.empty()) return more;
+  return absl::InvalidArgumentError(absl::StrCat(fault, "; convert it, for example with iconv"));
+}
+
+std::string TextLines::Fault(std::string_view text, int column) const {
+  const size_t valid = ValidUtf8Prefix(text);
+  if (valid == text.size()) return "";
+  return absl::StrCat(Place(), ": not UTF-8 from byte ", valid + 1, " of ",
+                      column == 0 ? "the line" : absl::StrCat("column ", column), " on");
+}
+
+std::string TextLines::Place() const { return absl::StrCat(name_, ":", lines_); }
 
 std::string TokenListsToBytes(const TokenLists& lists) {
   std::string bytes;
