@@ -4,6 +4,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -107,5 +108,9 @@ absl::StatusOr<std::string> UseCommonProgram(const World& world, Collectives& co
 
 // Prints to stderr why World::Start failed; prints nothing if the status has no message. Returns the exit code.
 int ReportNoWorld(const std::string& command, const absl::Status& status);
+
+// Starts the world and runs body(world) in it, as all of a command's ranks do together. Prints the world's warning, and
+// an error of either. Returns the exit code.
+int RunInWorld(const std::string& command, int threads, const std::function<absl::Status(World&)>& body);
 
 }  // namespace hadal
