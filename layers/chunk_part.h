@@ -18,7 +18,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <type_traits>
 
 #include "kernels/device_batch.h"
 #include "kernels/gradient_batch.h"
@@ -172,12 +171,6 @@ struct SublayerContext {
   }
 };
 
-// Types of saved tensors. Byte: std::byte, or const std::byte for read-only tensors.
-template <typename Byte>
-using SavedMatrix = AnyMatrixOf<std::conditional_t<std::is_const_v<Byte>, const void, void>>;
-template <typename Byte>
-using SavedFloat = std::conditional_t<std::is_const_v<Byte>, const float, float>;
-
 // Bytes of a branch's saved tensors.
 struct SavedBytes {
   int64_t kept = 0;   // of tensors that BackwardWeight reads
@@ -188,34 +181,37 @@ struct SavedBytes {
 // Divides, from the front, a block of memory in which a sublayer saves tensors of a micro-batch for its backward. The
 // same code computes the block's size (without memory) and finds the tensors again. Each tensor is 16-byte aligned, for
 // the kernels of a device.
-template <typename Byte>
 class SavedTensors {
  public:
   static constexpr int64_t kAlignmentBytes = 16;
 
   // REQUIRES: `memory` is 16-byte aligned. Null: only computes the size.
-  explicit SavedTensors(Byte* memory) : memory_(memory) {}
+  explicit SavedTensors(std::byte* memory) : memory_(memory) {}
 
-  SavedMatrix<Byte> Take(Storage storage, int64_t rows, int64_t columns) {
+  AnyMatrix Take(Storage storage, int64_t rows, int64_t columns) {
     return {TakeBytes(rows * columns * BytesOf(storage)), rows, columns, storage};
   }
-  MatrixOf<SavedFloat<Byte>> TakeFloats(int64_t rows, int64_t columns) {
-    return Take(Storage::kFloat32, rows, columns).floats();
-  }
+  Matrix TakeFloats(int64_t rows, int64_t columns) { return Take(Storage::kFloat32, rows, columns).floats(); }
   // Takes memory for a component that divides it into tensors itself.
-  Byte* TakeBytes(int64_t bytes) {
-    Byte* const at = memory_ == nullptr ? nullptr : memory_ + bytes_;
+  std::byte* TakeBytes(int64_t bytes) {
+    std::byte* const at = memory_ == nullptr ? nullptr : memory_ + bytes_;
     bytes_ += (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
     return at;
   }
+  // As TakeBytes; returns the memory's offset.
+  int64_t Reserve(int64_t bytes) {
+    const int64_t offset = bytes_;
+    TakeBytes(bytes);
+    return offset;
+  }
   // Returns memory for further tensors: `apart`, or if that is null, what follows the tensors taken so far.
-  SavedTensors Behind(Byte* apart) const {
+  SavedTensors Behind(std::byte* apart) const {
     return SavedTensors(apart != nullptr || memory_ == nullptr ? apart : memory_ + bytes_);
   }
   int64_t bytes() const { return bytes_; }  // taken so far
 
  private:
-  Byte* memory_;
+  std::byte* memory_;
   int64_t bytes_ = 0;
 };
 
@@ -292,10 +288,9 @@ class Branch {
 
 // Creates the branch of plan.sublayers[sublayer]. REQUIRES: an attention or feed-forward sublayer.
 std::unique_ptr<Branch> MakeBranch(const ModelPlan& plan, int32_t sublayer);
-// Parts of MakeBranch: one function for each kind; MakeNormedBranch wraps a branch in the norms that some methods have
+// Parts of MakeBranch; MakeNormedBranch wraps a branch in the norms that some methods have
 // before or after it (branch_parts.cc).
-std::unique_ptr<Branch> MakeSelfAttention(const ModelPlan& plan, int32_t sublayer);
-std::unique_ptr<Branch> MakeCrossAttention(const ModelPlan& plan, int32_t sublayer);
+std::unique_ptr<Branch> MakeAttention(const ModelPlan& plan, int32_t sublayer);
 std::unique_ptr<Branch> MakeFeedForward(const ModelPlan& plan, int32_t sublayer);
 std::unique_ptr<Branch> MakeNormedBranch(const ModelPlan& plan, int32_t sublayer, std::unique_ptr<Branch> inner);
 

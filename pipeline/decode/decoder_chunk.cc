@@ -308,8 +308,7 @@ ConstAnyMatrix DecoderChunk::StepSublayers(const IncrementalContext& context, in
                                {.x = x,
                                 .second = second,
                                 .normed = context.scratch.branch(rows),
-                                .mean = context.scratch.mean(rows),
-                                .rstd = context.scratch.rstd(rows),
+                                .statistics = context.scratch.statistics(),
                                 .y = out});
     x = out;
   }
