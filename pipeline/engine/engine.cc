@@ -32,10 +32,7 @@ Stage::Stage(const ModelPlan& plan, const PipelineLayout& pipeline, int rank, co
   const bool trains = purpose == Purpose::kTraining;
   for (int c = 0; c < pipeline.shape.chunks; ++c) {
     const int chunk = pipeline.shape.GlobalChunk(rank, c), next = chunk + pipeline.shape.stages;
-    const auto known = [&](int in_front) {
-      const bool crosses = in_front > 0 && in_front < pipeline.shape.global_chunks();
-      return crosses ? EdgesInFrontOf(plan, pipeline, in_front)[0].known : 0;
-    };
+    const auto known = [&](int in_front) { return KnownInFrontOf(plan, pipeline, in_front); };
     // Every schedule runs a chunk for S micro-batches before the rank's next chunk, which may need a history of each.
     const int needed = known(next) > 0 ? pipeline.shape.stages : 1;
     const int32_t slots = std::max(trains ? pipeline.peak_live[rank][c] : 1, needed);

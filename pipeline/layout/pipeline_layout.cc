@@ -140,6 +140,11 @@ std::vector<Edge> EdgesInFrontOf(const ModelPlan& plan, const PipelineLayout& pi
   return edges;
 }
 
+int64_t KnownInFrontOf(const ModelPlan& plan, const PipelineLayout& pipeline, int global_chunk) {
+  const bool crosses = global_chunk > 0 && global_chunk < pipeline.shape.global_chunks();
+  return crosses ? EdgesInFrontOf(plan, pipeline, global_chunk)[0].known : 0;
+}
+
 Share ShareOf(int count, int replicas, int replica) {
   const auto begin = [&](int64_t r) { return static_cast<int>((r * count + replicas - 1) / replicas); };
   return {begin(replica), begin(replica + 1) - begin(replica)};

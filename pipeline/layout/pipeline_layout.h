@@ -101,6 +101,8 @@ absl::StatusOr<PipelineLayout> LayoutOfReplica(PipelineLayout pipeline, int repl
 
 // The edges that cross in front of global chunk g > 0, with what its rank has of a history from its chunk before.
 std::vector<Edge> EdgesInFrontOf(const ModelPlan& plan, const PipelineLayout& pipeline, int global_chunk);
+// Edge::known of the first of them; 0 in front of the first chunk and behind the last.
+int64_t KnownInFrontOf(const ModelPlan& plan, const PipelineLayout& pipeline, int global_chunk);
 
 inline constexpr int64_t kMessageHeaderBytes = 64;  // keeps the edges aligned
 // Bytes of a message (exchange/channel.h) with the edges of a border or their gradients, and a header, at full
