@@ -39,26 +39,26 @@ class Group:
         object.__setattr__(self, "_values", values)  # of the whole config, by path; only those that are set
         object.__setattr__(self, "_path", path)
 
-    if TYPE_CHECKING:
+    if TYPE_CHECKING:  # the stub has all names: to a type checker another one is an error
         _values: "dict[str, Any]"
         _path: str
-    else:  # the stub has all names: to a type checker another one is an error
+    else:
 
         def __getattr__(self, name: str) -> Any:
             if name.startswith("_"):
                 raise AttributeError(name)
             raise _Unknown(str(unknown(self._path + name)))
 
-    def __setattr__(self, name: str, value: object) -> None:
-        if name not in self._fields():
-            raise unknown(self._path + name)
-        object.__setattr__(self, name, value)
+        def __setattr__(self, name: str, value: object) -> None:
+            if name not in self._fields():
+                raise unknown(self._path + name)
+            object.__setattr__(self, name, value)
 
-    def __delattr__(self, name: str) -> None:
-        """Makes a field, or all of a group, unset: it has its default again."""
-        path = self._path + name
-        for each in [each for each in self._values if each == path or each.startswith(path + ".")]:
-            del self._values[each]
+        def __delattr__(self, name: str) -> None:
+            """Makes a field, or all of a group, unset: it has its default again."""
+            path = self._path + name
+            for each in [each for each in self._values if each == path or each.startswith(path + ".")]:
+                del self._values[each]
 
     def __dir__(self) -> "list[str]":
         return [*self._fields(), *(name for name in super().__dir__() if name not in self._fields())]

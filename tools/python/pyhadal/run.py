@@ -8,7 +8,7 @@ import json
 import os
 import re
 import time
-from typing import TYPE_CHECKING, Any, Iterator
+from typing import TYPE_CHECKING, Any, Iterator, cast
 
 from pyhadal import program
 from pyhadal.files import check_outputs, write_whole
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas
 
 
-def read_events(run: str) -> Iterator[dict]:
+def read_events(run: str) -> Iterator[dict[str, Any]]:
     """Yields the events of RUN/metrics.jsonl (or of the file RUN itself) in order.
 
     Skips an unfinished last line: the run is writing, or was killed. Raises Refusal for a line inside that is not JSON, or
@@ -43,7 +43,7 @@ def read_events(run: str) -> Iterator[dict]:
                 yield event
 
 
-def _pandas():
+def _pandas() -> Any:
     """pandas. Raises Refusal, with the command that installs it, where it is missing."""
     require("pandas")
     import pandas
@@ -54,7 +54,8 @@ def _pandas():
 def read_metrics(run: str, event: str = "step") -> "pandas.DataFrame":
     """The events of one kind in RUN/metrics.jsonl, a row each. null becomes NaN; doubles keep their bits."""
     rows = [row for row in read_events(run) if row.get("event") == event]
-    return _pandas().DataFrame(rows).drop(columns="event", errors="ignore")
+    frame: "pandas.DataFrame" = _pandas().DataFrame(rows).drop(columns="event", errors="ignore")
+    return frame
 
 
 # A comment, a string, a sign, or a word with the colon behind it.
@@ -152,7 +153,7 @@ class Picture:
 class Run(ModelCommands):
     """A run directory: its records as frames and pictures, and its model. Each attribute is read when it is first used, and once: make another Run to see what came later."""
 
-    def __init__(self, path: "str | os.PathLike"):
+    def __init__(self, path: "str | os.PathLike[str]"):
         """`path`: the directory, or its metrics.jsonl. Raises Refusal if there is no such file."""
         path = os.path.normpath(os.fspath(path))
         self.path = os.path.dirname(path) or "." if os.path.isfile(path) else path
@@ -165,15 +166,16 @@ class Run(ModelCommands):
         return f"Run({self.path!r})"
 
     @functools.cached_property
-    def _events(self) -> "dict[str, list[dict]]":
-        kinds: dict = {}
+    def _events(self) -> "dict[str, list[dict[str, Any]]]":
+        kinds: "dict[str, Any]" = {}
         for event in read_events(self.metrics_path):
-            kinds.setdefault(event.get("event"), []).append(event)
+            kinds.setdefault(str(event.get("event")), []).append(event)
         return kinds
 
     def events(self, kind: str) -> "pandas.DataFrame":
         """The events of one kind, a row each, without the column `event`. Empty if there is none."""
-        return _pandas().DataFrame(self._events.get(kind, [])).drop(columns="event", errors="ignore")
+        frame: "pandas.DataFrame" = _pandas().DataFrame(self._events.get(kind, [])).drop(columns="event", errors="ignore")
+        return frame
 
     @functools.cached_property
     def config(self) -> "dict[str, object]":
@@ -213,14 +215,13 @@ class Run(ModelCommands):
         step has.
         """
         require("matplotlib", "numpy")
-        import numpy as np
-
         from pyhadal import plot
         from pyhadal.curve import read_map
 
         series = []
         for place, run in enumerate([self, *others]):
-            series.append(plot.Series(run.name, *np.array(run.points(metric), float).T, place))
+            steps, values = zip(*run.points(metric))
+            series.append(plot.Series(run.name, steps, values, place))
             dots = [event for event in run._events.get("validation", []) if _is_number(event.get(metric))]
             if dots:
                 series.append(plot.Series(f"{run.name}: validation", [event["step"] for event in dots], [event[metric] for event in dots],
@@ -300,7 +301,7 @@ class Run(ModelCommands):
         names = sorted(name for name in (os.listdir(folder) if os.path.isdir(folder) else [])
                        if re.fullmatch(r"step_\d{8,}", name))
         rows = [{"step": int(name[5:]), "path": os.path.join(folder, name)} for name in names]
-        frame = _pandas().DataFrame(rows, columns=["step", "path"])
+        frame: "pandas.DataFrame" = _pandas().DataFrame(rows, columns=["step", "path"])
         for pointer in ("latest", "best"):
             frame[pointer] = [name == _pointed(os.path.join(folder, pointer)) for name in names]
         return frame
@@ -333,13 +334,13 @@ class Run(ModelCommands):
         return [event["step"] for event in recorded], np.array(values, float) if values else np.empty((0, 0))
 
     @functools.cached_property
-    def _summarized(self) -> dict:
+    def _summarized(self) -> "dict[str, Any]":
         return program.summarize([self.path])
 
     @property
-    def summary(self) -> dict:
+    def summary(self) -> "dict[str, Any]":
         """What `hadal summary --format json` says of the run: where its time went, its diagnoses. Needs the program."""
-        return self._summarized["runs"][0]
+        return dict(self._summarized["runs"][0])
 
     @property
     def tables(self) -> "list[Table]":
@@ -375,7 +376,7 @@ def _is_number(value: object) -> bool:
 def _number(value: object) -> float:
     if value is None:
         return float("nan")
-    return float("inf") if isinstance(value, str) else float(value)
+    return float("inf") if isinstance(value, str) else float(cast(float, value))
 
 
 def _pointed(path: str) -> str:

@@ -16,7 +16,7 @@ from pyhadal.program import shipped
 
 _TYPES: "dict[str, type]" = {"bool": bool, "double": float, "string": str, "int32": int, "int64": int, "uint64": int}
 _FIELD = re.compile(r"(?:(optional|repeated) )?(\w+) (\w+) = \d+(?: \[(.*)\])?")
-_STRING = r'"((?:[^"\\]|\\.)*)"'
+_STRING = r'((?:"[^"]*"\s*)+)'  # one literal, or several, which are one
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +69,8 @@ def parse(text: str) -> "dict[str, tuple[str, dict[str, Field]]]":
     """`messages` of the text of a schema."""
     found: "dict[str, tuple[str, dict[str, Field]]]" = {}
     comment: "list[str]" = []
-    message, alternatives, statement = "", None, ""
+    message, statement = "", ""
+    alternatives: "Optional[list[str]]" = None
     for line in (line.strip() for line in text.splitlines()):
         if line.startswith("//"):
             comment.append(line[2:].removeprefix(" "))
@@ -83,9 +84,9 @@ def parse(text: str) -> "dict[str, tuple[str, dict[str, Field]]]":
                 found.update({message: ("\n".join(comment), {})} if message else {})
         elif statement == "}":
             for name in alternatives or []:
-                fields = found[message][1]
-                fields[name] = dataclasses.replace(fields[name], excludes=tuple(other for other in alternatives if other != name))
-            message, alternatives = (message, None) if alternatives is not None else ("", None)
+                fields, others = found[message][1], [other for other in alternatives or [] if other != name]
+                fields[name] = dataclasses.replace(fields[name], excludes=tuple(others))
+            message, alternatives = message if alternatives is not None else "", None
         elif statement and not statement.endswith(";"):
             continue  # it goes on in the next line
         elif message and (parts := _FIELD.fullmatch(statement[:-1])):
@@ -105,10 +106,14 @@ def _field(parts: "re.Match[str]", doc: str) -> Field:
     if label == "repeated":
         value = []
     elif default:
-        value = default[1] if default[2] is None else default[2] == "true" if kind == "bool" else _TYPES[kind](default[2].strip())
-    limits, words = (re.search(rf"\({option}\) = {_STRING}", options) for option in ("range", "values"))
-    return Field(name, doc, _TYPES[kind], repeated=label == "repeated", default=value, range=limits[1] if limits else "",
-                 values=tuple(words[1].split(", ")) if words else ())
+        value = _joined(default) if default[2] is None else default[2] == "true" if kind == "bool" else _TYPES[kind](default[2].strip())
+    limits, words = (_joined(re.search(rf"\({option}\) = {_STRING}", options)) for option in ("range", "values"))
+    return Field(name, doc, _TYPES[kind], repeated=label == "repeated", default=value, range=limits,
+                 values=tuple(words.split(", ")) if words else ())
+
+
+def _joined(literals: "Optional[re.Match[str]]") -> str:
+    return "".join(re.findall('"([^"]*)"', literals[1])) if literals else ""
 
 
 def stub() -> str:

@@ -6,7 +6,7 @@ import os
 import subprocess
 import tempfile
 import threading
-from typing import IO, Sequence
+from typing import IO, Any, Sequence
 
 from pyhadal import program
 from pyhadal.refusal import Refusal
@@ -37,7 +37,7 @@ class Service:
         finally:
             for read, _ in pipes:
                 os.close(read)
-        self._inputs = [os.fdopen(write, "wb", buffering=0) for _, write in pipes] or [self._process.stdin]
+        self._inputs: "list[Any]" = [os.fdopen(write, "wb", buffering=0) for _, write in pipes] or [self._process.stdin]
 
     def ask(self, *columns: "Sequence[str]") -> "list[str]":
         """An answer for each place of the columns, one for each input, all of one length. Raises Refusal: a text that is not one line;
@@ -63,12 +63,10 @@ class Service:
             # Line by line from each column: the program reads them so, and would wait for one while the pipe of another is full.
             for place in range(BATCH):
                 for column, pipe in zip(columns, self._inputs):
-                    assert pipe is not None
                     rest = memoryview(((column[place] if place < count else "") + "\n").encode("utf-8", "replace"))
                     while rest:
                         rest = rest[pipe.write(rest):]
             for pipe in self._inputs:
-                assert pipe is not None
                 pipe.flush()
         except OSError:  # the program has ended: its answers end as well
             pass
