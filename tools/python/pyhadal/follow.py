@@ -10,11 +10,12 @@ again sends everything again, as a new run of the tracker.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import os
 import time
-from typing import Any, Callable, Iterator
+from typing import IO, Any, Callable, Iterator
 
 from pyhadal.packages import require
 from pyhadal.refusal import Refusal
@@ -28,27 +29,28 @@ class Follower:
     copy of the old one: what was given is not given again."""
 
     def __init__(self, path: str):
-        self._path, self._inode, self._offset = path, 0, 0
+        self._path, self._rest = path, b""
+        self._file: "IO[bytes] | None" = None  # kept open, so that no later file has its inode
         self._attempts: "set[str]" = set()  # the starts that were given
         self._repeats = False  # events that were given before
 
     def poll(self) -> "list[dict[str, Any]]":
         """The new events, in order; none if there is no file yet."""
         try:
-            with open(self._path, "rb") as file:
-                facts = os.fstat(file.fileno())
-                if facts.st_ino != self._inode or facts.st_size < self._offset:
-                    self._inode, self._offset, self._repeats = facts.st_ino, 0, bool(self._attempts)
-                file.seek(self._offset)
-                text = file.read()
+            if self._file is None or not os.path.samestat(os.stat(self._path), os.fstat(self._file.fileno())):
+                self.close()
+                self._file, self._rest, self._repeats = open(self._path, "rb"), b"", bool(self._attempts)
         except FileNotFoundError:
             return []
-        whole = text[:text.rfind(b"\n") + 1]
-        self._offset += len(whole)
+        *whole, self._rest = (self._rest + self._file.read()).split(b"\n")
         return list(self._new(whole))
 
-    def _new(self, lines: bytes) -> "Iterator[dict[str, Any]]":
-        for line in lines.splitlines():
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def _new(self, lines: "list[bytes]") -> "Iterator[dict[str, Any]]":
+        for line in lines:
             try:
                 event = json.loads(line)
             except ValueError:
@@ -71,17 +73,18 @@ def numbers(event: "dict[str, Any]") -> "dict[str, float]":
 
 def follow(run: Run, log: Log, ended: "Callable[[], bool]", wait: float = 1.0) -> int:
     """Calls log(numbers, step) for each step and validation of the run until `ended()`, asked every `wait` seconds. Returns the calls."""
-    follower, calls = Follower(run.metrics_path), 0
-    while True:
-        last = ended()
-        for event in follower.poll():
-            found = numbers(event)
-            if found:
-                log(found, event["step"])
-                calls += 1
-        if last:
-            return calls
-        time.sleep(wait)
+    calls = 0
+    with contextlib.closing(Follower(run.metrics_path)) as follower:
+        while True:
+            last = ended()
+            for event in follower.poll():
+                found = numbers(event)
+                if found:
+                    log(found, event["step"])
+                    calls += 1
+            if last:
+                return calls
+            time.sleep(wait)
 
 
 def _mlflow(run: Run) -> "tuple[Log, Callable[[], None]]":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import signal
 import subprocess
@@ -31,13 +32,13 @@ class JobError(Refusal):
         self.output = output
 
 
-def train(config: "Config | Path", corpus: "Corpus | Path | None" = None, *, run_dir: Path, ranks: int = 1, progress: bool = True,
-          **options: Any) -> Run:
+def train(config: "Config | Path", corpus: "Corpus | Path | None" = None, *, run_dir: Path, ranks: int = 1, tries: int = 3,
+          progress: bool = True, **options: Any) -> Run:
     """Trains in the directory `run_dir` under `hadal supervise`, and returns the run when it has ended or was saved.
 
     `config`: a Config, or what Config reads. `corpus`: its train and validation override the config's. `ranks`: processes; more
-    than one need mpirun (its options: HADAL_MPIRUN_OPTIONS). `progress`: a bar of tqdm, if that is installed. `options`: of
-    `hadal train`, with _ for -, as `init_from="runs/other", accept_changes=True, device="cuda"`.
+    than one need mpirun (its options: HADAL_MPIRUN_OPTIONS). `tries`: after so many crashes in a row without a newer checkpoint the
+    supervisor gives up. `progress`: a bar of tqdm, if that is installed. `options`: of `hadal train`, with _ for -, as `init_from="runs/other", accept_changes=True, device="cuda"`.
 
     A run that is there is resumed from its newest checkpoint. An interrupt (Ctrl-C, a notebook's stop) saves, then raises
     KeyboardInterrupt; the same call goes on from there. A second interrupt ends the job without saving. If this process ends in any
@@ -49,7 +50,7 @@ def train(config: "Config | Path", corpus: "Corpus | Path | None" = None, *, run
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "config.textproto")
         with_corpus(config, corpus).write(file)
-        words = ["supervise", "--", *(_mpirun(ranks) if ranks > 1 else []), program.find(), "train", file,
+        words = ["supervise", "--tries", str(tries), "--", *(_mpirun(ranks) if ranks > 1 else []), program.find(), "train", file,
                  "--run-dir", os.fspath(run_dir), *flags(options)]
         job = _Job(words, os.fspath(run_dir), progress)
         try:
@@ -102,12 +103,12 @@ class _Job:
         """The job's exit code. An interrupt is passed on to the job, which then saves."""
         while True:
             try:
-                code = self._process.wait(_POLL_SECONDS)
-                self._reader.join()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(_POLL_SECONDS)
+                    self._reader.join()
                 self._show()
-                return code
-            except subprocess.TimeoutExpired:
-                self._show()
+                if self._process.returncode is not None:
+                    return self._process.returncode
             except KeyboardInterrupt:
                 self.interrupted = True
                 self._process.send_signal(signal.SIGINT)
@@ -117,6 +118,10 @@ class _Job:
         if self._process.poll() is None:
             self._process.terminate()
             self._process.wait()
+        self._reader.join()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._follower.close()
         if self._bar is not None:
             self._bar.close()
 

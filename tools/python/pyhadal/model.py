@@ -44,11 +44,9 @@ def flags(options: "dict[str, Any]") -> "list[str]":
 
 
 class ModelCommands:
-    """The commands for a trained model. A run or a checkpoint stays the same one until `close`: its best checkpoint, else its newest.
-
-    Each kind of call with each set of options keeps a program alive, which holds the model: `close` ends all of them. Options are
-    those of the command with `_` for `-`, as `beam=8, max_len_b=20, threads=2`: `hadal translate --help` lists them.
-    """
+    """What the run's model computes: that of its best checkpoint, else its newest. Each kind of call with each set of options keeps a
+    program alive, which holds the model; `close` ends all of them. Options are those of the command with `_` for `-`, as `beam=8,
+    max_len_b=20, threads=2`: `hadal translate --help` lists them."""
 
     path: str
 

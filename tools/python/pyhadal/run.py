@@ -151,7 +151,8 @@ class Picture:
 
 
 class Run(ModelCommands):
-    """A run directory: its records as frames and pictures, and its model. Each attribute is read when it is first used, and once: make another Run to see what came later."""
+    """A run directory: its records as frames and pictures, and its model. Each attribute is read when it is first used, and once:
+    make another Run to see what came later."""
 
     def __init__(self, path: "str | os.PathLike[str]"):
         """`path`: the directory, or its metrics.jsonl. Raises Refusal if there is no such file."""
