@@ -9,6 +9,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+import warnings
 from typing import Any, Sequence
 
 from pyhadal import program
@@ -158,7 +159,9 @@ def _short(value: "float | None", digits: int = 3) -> str:
 
 def _bar() -> Any:
     try:
-        from tqdm.auto import tqdm
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a notebook without ipywidgets has a bar of text
+            from tqdm.auto import tqdm
     except ImportError:
         return None
     return tqdm(unit="step", dynamic_ncols=True)

@@ -175,7 +175,8 @@ class Run(ModelCommands):
 
     def events(self, kind: str) -> "pandas.DataFrame":
         """The events of one kind, a row each, without the column `event`. Empty if there is none."""
-        frame: "pandas.DataFrame" = _pandas().DataFrame(self._events.get(kind, [])).drop(columns="event", errors="ignore")
+        columns = None if kind in self._events else {"sample": ["step", "text"], "diagnosis": ["step", "text"], "warning": ["step", "text"]}.get(kind)
+        frame: "pandas.DataFrame" = _pandas().DataFrame(self._events.get(kind, []), columns=columns).drop(columns="event", errors="ignore")
         return frame
 
     @functools.cached_property
