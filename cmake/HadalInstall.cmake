@@ -2,9 +2,9 @@
 include(GNUInstallDirs)
 install(TARGETS hadal RUNTIME)
 install(DIRECTORY configs/ DESTINATION "${CMAKE_INSTALL_DATADIR}/hadal/configs" USE_SOURCE_PERMISSIONS
-  FILES_MATCHING PATTERN "*.textproto" PATTERN "*.py" PATTERN "README.md")
+  FILES_MATCHING PATTERN "*.textproto" PATTERN "run.proto" PATTERN "*.py" PATTERN "README.md")
 install(DIRECTORY launch/slurm launch/hosts DESTINATION "${CMAKE_INSTALL_DATADIR}/hadal/launch" USE_SOURCE_PERMISSIONS)
-install(DIRECTORY tools/python/ DESTINATION "${CMAKE_INSTALL_DATADIR}/hadal/python" FILES_MATCHING PATTERN "*.py" PATTERN "*.html" PATTERN "pyproject.toml")
+install(DIRECTORY tools/python/ DESTINATION "${CMAKE_INSTALL_DATADIR}/hadal/python" FILES_MATCHING PATTERN "*.py" PATTERN "py.typed" PATTERN "*.html" PATTERN "pyproject.toml")
 install(FILES launch/completion.bash DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" RENAME hadal)
 install(FILES README.md LICENSE CHANGELOG.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 if(HADAL_FETCH_DEPENDENCIES)  # the only shared library (HadalFetch.cmake)

@@ -27,7 +27,7 @@ namespace {
 // zlib passes a file that is not compressed with gzip on as it is; if that begins as zstd's do, it goes through zstd.
 class DecompressingBuffer : public std::streambuf {
  public:
-  explicit DecompressingBuffer(int file) : file_(gzdopen(file, "rb")) {}
+  explicit DecompressingBuffer(int file) : descriptor_(file), file_(gzdopen(file, "rb")) {}
   ~DecompressingBuffer() override { gzclose(file_); }
 
  protected:
@@ -49,9 +49,22 @@ class DecompressingBuffer : public std::streambuf {
  private:
   static constexpr std::string_view kZstdMagic = "\x28\xB5\x2F\xFD";
 
-  // Fills buffer_ from the file; 0 at its end.
+  // Whether the file is a pipe of uncompressed text. Waits for its first byte.
+  bool IsPlainPipe() const {
+    int copy[2];
+    char byte = '\x1F';
+    if (pipe2(copy, O_CLOEXEC) != 0) return false;
+    const bool is_pipe = tee(descriptor_, copy[1], 1, 0) == 1 && read(copy[0], &byte, 1) == 1;
+    for (const int end : copy) close(end);
+    return is_pipe && byte != '\x1F';  // gzip's first
+  }
+
+  // Fills buffer_ from the file, or reads what a plain pipe has, for which gzread would wait; 0 at the end.
   size_t Read() {
-    const int bytes = gzread(file_, buffer_.data(), static_cast<unsigned>(buffer_.size()));
+    if (first_) plain_pipe_ = IsPlainPipe();
+    const auto size = static_cast<unsigned>(buffer_.size());
+    const int bytes =
+        plain_pipe_ ? static_cast<int>(read(descriptor_, buffer_.data(), size)) : gzread(file_, buffer_.data(), size);
     int error = Z_OK;
     const char* message = gzerror(file_, &error);
     if (bytes < 0 || (bytes == 0 && error != Z_OK)) throw std::ios_base::failure(message);
@@ -76,9 +89,10 @@ class DecompressingBuffer : public std::streambuf {
     }
   }
 
+  int descriptor_;
   gzFile file_;
   std::array<char, size_t{1} << 16> buffer_;
-  bool first_ = true, within_frame_ = false;
+  bool first_ = true, plain_pipe_ = false, within_frame_ = false;
   std::unique_ptr<ZSTD_DCtx, decltype(&ZSTD_freeDCtx)> zstd_{nullptr, ZSTD_freeDCtx};
   std::string packed_;       // what was read last of a file of zstd's, and
   ZSTD_inBuffer rest_ = {};  // the part of it that is not decompressed
