@@ -58,11 +58,11 @@ FullestStage LayoutMemory::RecomputeBest(PipelineLayout& pipeline, int64_t enoug
   for (const int32_t length : lengths) known[length] = {};
   for (int stage = 0;;) {
     for (auto& [length, fullest] : known) {
-      pipeline.recompute_every = length;
+      SetRecompute(model_, {{.first = 0, .length = length}}, pipeline);
       if (const int64_t bytes = Bytes(pipeline, stage); bytes > fullest.bytes) fullest = {stage, bytes};
     }
     const auto best = std::ranges::min_element(known, {}, [](const auto& entry) { return entry.second.bytes; });
-    pipeline.recompute_every = best->first;
+    SetRecompute(model_, {{.first = 0, .length = best->first}}, pipeline);
     if (best->second.bytes > enough) return best->second;
     const FullestStage fullest = Fullest(pipeline);
     if (fullest.bytes <= best->second.bytes) return best->second;

@@ -53,8 +53,9 @@ class LayoutMemory {
   int64_t Room(const PipelineLayout& pipeline) const;
   // Of the stages of replica pipeline.replica, the one that takes the most, or the first that takes more than `enough`.
   FullestStage Fullest(const PipelineLayout& pipeline, int64_t enough = std::numeric_limits<int64_t>::max()) const;
-  // Sets pipeline.recompute_every to the segment length with which the fullest stage of its replica takes the fewest
-  // bytes, and returns that stage. If with every length a stage takes more than `enough`, returns such a stage.
+  // Recomputes all sublayers of `pipeline` with the segment length with which the fullest stage of its replica takes
+  // the fewest bytes, and returns that stage. If with every length a stage takes more than `enough`, returns such a
+  // stage.
   FullestStage RecomputeBest(PipelineLayout& pipeline, int64_t enough) const;
 
  private:

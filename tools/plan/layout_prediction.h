@@ -77,6 +77,10 @@ absl::StatusOr<LayoutPrediction> PredictLayout(const ModelPlan& model, const Bat
                                                const PipelineLayout& pipeline, const LayoutMachine& machine,
                                                PredictionDetail detail = PredictionDetail::kParts);
 
+// Returns the costs' seconds of each sublayer, recomputed or not as `pipeline` says.
+absl::StatusOr<std::vector<SublayerSeconds>> SecondsOf(const ModelPlan& model, const PipelineLayout& pipeline,
+                                                       const StepCosts& costs);
+
 // Returns the largest sum of `of`(matrix) over the matrices that one replica of each stage orthogonalises (Muon).  [S]
 std::vector<double> MostOfMuonByStage(const ModelPlan& model, const PipelineLayout& pipeline,
                                       absl::FunctionRef<double(const ParameterRecord&)> of);

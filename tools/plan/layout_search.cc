@@ -153,7 +153,7 @@ bool Search::Fits(LayoutPrediction& layout, PipelineLayout& pipeline) {
   const int64_t enough = all_near ? std::numeric_limits<int64_t>::max() : std::max(room, nearest_.back().fullest.bytes);
   const bool chooses = layout.pipeline.recompute_every == kAnyLength;
   const FullestStage fullest = chooses ? memory_.RecomputeBest(pipeline, enough) : memory_.Fullest(pipeline, enough);
-  layout.pipeline.recompute_every = pipeline.recompute_every;
+  layout.pipeline.recompute_every = LongestLength(pipeline.recompute);
   if (fullest.bytes > room) NoteTooLarge(layout, fullest, room);
   return fullest.bytes <= room;
 }

@@ -46,7 +46,7 @@ class MemoryFitTest : public ::testing::Test {
 TEST_F(MemoryFitTest, WithoutALimitThePlanIsAsAskedFor) {
   for (const int32_t k : {0, 3}) {
     const absl::StatusOr<PipelineLayout> pipeline = Fit({.recompute_every = k}, 0);
-    EXPECT_EQ(pipeline->recompute_every, k);
+    EXPECT_EQ(LongestLength(pipeline->recompute), k);
   }
   EXPECT_EQ(Fit({.recompute_auto = true}, 0).status().code(), absl::StatusCode::kInvalidArgument);
 }
@@ -54,7 +54,7 @@ TEST_F(MemoryFitTest, WithoutALimitThePlanIsAsAskedFor) {
 TEST_F(MemoryFitTest, ALimitIsHeldToTheByte) {
   for (const int32_t k : {0, 3}) {
     ASSERT_TRUE(Fit({.recompute_every = k}, Bytes(k)).ok());
-    EXPECT_EQ(Fit({.recompute_every = k}, Bytes(k))->recompute_every, k);
+    EXPECT_EQ(LongestLength(Fit({.recompute_every = k}, Bytes(k))->recompute), k);
     EXPECT_EQ(Fit({.recompute_every = k}, Bytes(k) - 1).status().code(), absl::StatusCode::kResourceExhausted);
   }
 }
@@ -72,14 +72,14 @@ TEST_F(MemoryFitTest, SmallModelsAreToldOfInMebibytes) {
 TEST_F(MemoryFitTest, CheckpointingIsChosenOnlyWhereItIsNeeded) {
   const PipelineOptions automatic{.recompute_auto = true};
   const int64_t without = Bytes(0);
-  EXPECT_EQ(Fit(automatic, without)->recompute_every, 0);
+  EXPECT_EQ(LongestLength(Fit(automatic, without)->recompute), 0);
   const absl::StatusOr<PipelineLayout> tighter = Fit(automatic, without - 1);
-  EXPECT_GT(tighter->recompute_every, 0);
-  EXPECT_LT(Bytes(tighter->recompute_every), without);
-  const int64_t least = Bytes(tighter->recompute_every);
+  EXPECT_GT(LongestLength(tighter->recompute), 0);
+  EXPECT_LT(Bytes(LongestLength(tighter->recompute)), without);
+  const int64_t least = Bytes(LongestLength(tighter->recompute));
   for (const int32_t k : {1, 2, 3, 4, 6, 8, 12, 16, 24}) EXPECT_GE(Bytes(k), least) << k;
-  EXPECT_EQ(Fit({.recompute_every = 3, .recompute_auto = true}, without)->recompute_every, 0);
-  EXPECT_EQ(Fit(automatic, least)->recompute_every, tighter->recompute_every);
+  EXPECT_EQ(LongestLength(Fit({.recompute_every = 3, .recompute_auto = true}, without)->recompute), 0);
+  EXPECT_EQ(LongestLength(Fit(automatic, least)->recompute), LongestLength(tighter->recompute));
   EXPECT_EQ(Fit(automatic, least - 1).status().code(), absl::StatusCode::kResourceExhausted);
 }
 

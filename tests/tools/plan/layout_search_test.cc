@@ -83,7 +83,7 @@ std::vector<Tried> TryAll(const ModelPlan& model, const TrainOptions& options, c
     if (any_length) lengths = SegmentLengths(static_cast<int32_t>(model.sublayers.size()));
     Tried tried{.layout = candidate, .bytes = std::numeric_limits<int64_t>::max()};
     for (const int32_t length : lengths) {
-      plan.recompute_every = length;
+      SetRecompute(model, {{.first = 0, .length = length}}, plan);
       int64_t fullest = 0;
       const auto layouts = TrainingLayouts(model, plan, stream).value();
       for (const ArenaLayout& layout : layouts) fullest = std::max(fullest, LimitedBytes(layout, machine.device()));

@@ -67,6 +67,7 @@ TEST(PlanReport, BytesAreTheArenasOnEveryRank) {
                                      {.recompute_every = 2},
                                      {.schedule = ScheduleKind::kZbH1},
                                      {.schedule = ScheduleKind::k1F1BSplit, .recompute_every = 2},
+                                     {.schedule = ScheduleKind::k1F1BSplit, .recompute = {{2, 3}, {6, 0}, {9, 1}}},
                                      {.chunks = 2, .schedule = ScheduleKind::kInterleavedZb}};
   for (const ResidualMethod method :
        {ResidualMethod::kDeepNorm, ResidualMethod::kResidualDual, ResidualMethod::kMhc, ResidualMethod::kAttnRes}) {
