@@ -1,7 +1,7 @@
 #include "kernels/attention.h"
 
-#include "kernels/cpu/attention.h"
 #include "kernels/cpu/attention_work.h"
+#include "kernels/cpu/operations.h"
 #include "kernels/device_kernels.h"
 #include "runtime/check.h"
 
@@ -72,8 +72,7 @@ void CheckShared(const Stream& stream, const Args& args) {
 void AttentionForward(const Stream& stream, const AttentionForwardArgs& args) {
   CheckShared(stream, args);
   CheckMatrix(args.output, args.q.rows, args.q.columns);
-  if (stream.device() != nullptr) return stream.device()->kernels().attention_forward(stream, args);
-  cpu::AttentionForward(stream, args);
+  RunKernel(stream, &DeviceKernels::attention_forward, cpu::AttentionForward, args);
 }
 
 void AttentionBackward(const Stream& stream, const AttentionBackwardArgs& args) {
@@ -82,8 +81,7 @@ void AttentionBackward(const Stream& stream, const AttentionBackwardArgs& args) 
   CheckMatrix(args.d_q, args.q.rows, args.q.columns);
   CheckMatrix(args.d_k, args.k.rows, args.k.columns);
   CheckMatrix(args.d_v, args.k.rows, args.k.columns);
-  if (stream.device() != nullptr) return stream.device()->kernels().attention_backward(stream, args);
-  cpu::AttentionBackward(stream, args);
+  RunKernel(stream, &DeviceKernels::attention_backward, cpu::AttentionBackward, args);
 }
 
 int64_t AttentionScratch(const Stream& stream, const AttentionCapacity& capacity) {

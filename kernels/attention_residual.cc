@@ -41,8 +41,7 @@ void ReadSourcesForward(const Stream& stream, const ReadSourcesForwardArgs& args
   if (args.y.rows == 0) return;
   CheckSources(args.x, args.y, std::ssize(args.readers), args.logits, args.statistics, args.inverse_rms);
   for (const SourceReader& reader : args.readers) CheckReader(reader, args.y.columns);
-  if (stream.device() != nullptr) return stream.device()->kernels().read_sources_forward(stream, args);
-  cpu::ReadSourcesForward(stream, args);
+  RunKernel(stream, &DeviceKernels::read_sources_forward, cpu::ReadSourcesForward, args);
 }
 
 void ReadOpenForward(const Stream& stream, const ReadOpenForwardArgs& args) {
@@ -50,8 +49,7 @@ void ReadOpenForward(const Stream& stream, const ReadOpenForwardArgs& args) {
   CheckShape(args.open, args.y.rows, args.y.columns);
   CheckShape(args.statistics, args.y.rows, kReaderStatistics);
   CheckReader(args.reader, args.y.columns);
-  if (stream.device() != nullptr) return stream.device()->kernels().read_open_forward(stream, args);
-  cpu::ReadOpenForward(stream, args);
+  RunKernel(stream, &DeviceKernels::read_open_forward, cpu::ReadOpenForward, args);
 }
 
 void ReadOpenBackward(const Stream& stream, const ReadOpenBackwardArgs& args) {
@@ -62,8 +60,7 @@ void ReadOpenBackward(const Stream& stream, const ReadOpenBackwardArgs& args) {
   CheckShape(args.statistics, args.dh.rows, kReaderStatistics);
   CheckGradients(args.reader, args.dh.columns);
   HADAL_CHECK_GE(args.partials.size, ReaderPartials(args.dh.rows, args.dh.columns, 1));
-  if (stream.device() != nullptr) return stream.device()->kernels().read_open_backward(stream, args);
-  cpu::ReadOpenBackward(stream, args);
+  RunKernel(stream, &DeviceKernels::read_open_backward, cpu::ReadOpenBackward, args);
 }
 
 void ReadSourcesBackward(const Stream& stream, const ReadSourcesBackwardArgs& args) {
@@ -74,8 +71,7 @@ void ReadSourcesBackward(const Stream& stream, const ReadSourcesBackwardArgs& ar
   CheckShape(args.dx, args.x.rows, args.x.columns);
   for (const SourceReader& reader : args.readers) CheckGradients(reader, args.dh.columns);
   HADAL_CHECK_GE(args.partials.size, ReaderPartials(rows, args.dh.columns, readers));
-  if (stream.device() != nullptr) return stream.device()->kernels().read_sources_backward(stream, args);
-  cpu::ReadSourcesBackward(stream, args);
+  RunKernel(stream, &DeviceKernels::read_sources_backward, cpu::ReadSourcesBackward, args);
 }
 
 }  // namespace hadal

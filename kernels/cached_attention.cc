@@ -1,6 +1,6 @@
 #include "kernels/cached_attention.h"
 
-#include "kernels/cpu/cached_attention.h"
+#include "kernels/cpu/operations.h"
 #include "kernels/device_kernels.h"
 #include "runtime/check.h"
 

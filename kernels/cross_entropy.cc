@@ -20,8 +20,7 @@ void CrossEntropy(const Stream& stream, const CrossEntropyArgs& args) {
     HADAL_CHECK_GE(args.targets[i], args.device_targets != nullptr ? -1 : 0);  // −1: a padding row
     HADAL_CHECK_LT(args.targets[i], args.logits.columns);
   }
-  if (stream.device() != nullptr) return stream.device()->kernels().cross_entropy(stream, args);
-  cpu::CrossEntropy(stream, args);
+  RunKernel(stream, &DeviceKernels::cross_entropy, cpu::CrossEntropy, args);
 }
 
 }  // namespace hadal

@@ -23,9 +23,7 @@
 #include "kernels/cross_entropy.h"
 #include "kernels/device_batch.h"
 #include "kernels/embedding.h"
-#include "kernels/glu.h"
 #include "kernels/head_norm.h"
-#include "kernels/head_scale.h"
 #include "kernels/hyper_connection.h"
 #include "kernels/linear.h"
 #include "kernels/muon.h"
@@ -105,5 +103,12 @@ struct DeviceKernels {
   int64_t widest_row = 0;      // most columns in residual_norm and embedding
   int64_t widest_head = 0;     // most columns of a head in attention
 };
+
+// Runs the stream's device's kernel, or without a device the CPU's.
+template <typename Args>
+void RunKernel(const Stream& stream, DeviceKernel<Args> DeviceKernels::*of_device, DeviceKernel<Args> of_cpu,
+               const Args& args) {
+  (stream.device() != nullptr ? stream.device()->kernels().*of_device : of_cpu)(stream, args);
+}
 
 }  // namespace hadal

@@ -60,8 +60,7 @@ void EmbeddingForward(const Stream& stream, const EmbeddingForwardArgs& args) {
     CheckTokens(args.row_positions, positions);
   }
   CheckTokens(args.tokens, args.table.rows, args.device_tokens);
-  if (stream.device() != nullptr) return stream.device()->kernels().embedding_forward(stream, args);
-  cpu::EmbeddingForward(stream, args);
+  RunKernel(stream, &DeviceKernels::embedding_forward, cpu::EmbeddingForward, args);
 }
 
 void EmbeddingBackward(const Stream& stream, const EmbeddingBackwardArgs& args) {
@@ -73,8 +72,7 @@ void EmbeddingBackward(const Stream& stream, const EmbeddingBackwardArgs& args) 
     HADAL_CHECK_EQ(args.d_positions.columns, args.dx.columns);
     CheckOffsets(args.offsets, args.tokens.size, args.d_positions.rows, args.device_tokens);
   }
-  if (stream.device() != nullptr) return stream.device()->kernels().embedding_backward(stream, args);
-  cpu::EmbeddingBackward(stream, args);
+  RunKernel(stream, &DeviceKernels::embedding_backward, cpu::EmbeddingBackward, args);
 }
 
 }  // namespace hadal

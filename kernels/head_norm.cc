@@ -8,9 +8,10 @@
 namespace hadal {
 namespace {
 
-void CheckHeadWidth(const ConstVector& scale, int64_t columns) {
-  HADAL_CHECK_GE(scale.size, 1);
-  HADAL_CHECK_EQ(columns % scale.size, 0);
+// `part`: the columns of a head, or the number of heads.
+void CheckDivides(const ConstVector& part, int64_t columns) {
+  HADAL_CHECK_GE(part.size, 1);
+  HADAL_CHECK_EQ(columns % part.size, 0);
 }
 
 }  // namespace
@@ -18,22 +19,37 @@ void CheckHeadWidth(const ConstVector& scale, int64_t columns) {
 void HeadNormForward(const Stream& stream, const HeadNormForwardArgs& args) {
   if (args.x.rows == 0) return;
   CheckShape(args.y, args.x.rows, args.x.columns);
-  CheckHeadWidth(args.scale, args.x.columns);
+  CheckDivides(args.scale, args.x.columns);
   if (!args.shift.empty()) HADAL_CHECK_EQ(args.shift.size, args.scale.size);
-  if (stream.device() != nullptr) return stream.device()->kernels().head_norm_forward(stream, args);
-  cpu::HeadNormForward(stream, args);
+  RunKernel(stream, &DeviceKernels::head_norm_forward, cpu::HeadNormForward, args);
 }
 
 void HeadNormBackward(const Stream& stream, const HeadNormBackwardArgs& args) {
   if (args.dy.rows == 0) return;
   CheckShape(args.x, args.dy.rows, args.dy.columns);
   CheckShape(args.dx, args.dy.rows, args.dy.columns);
-  CheckHeadWidth(args.scale, args.dy.columns);
+  CheckDivides(args.scale, args.dy.columns);
   HADAL_CHECK_EQ(args.d_scale.size, args.scale.size);
   if (!args.d_shift.empty()) HADAL_CHECK_EQ(args.d_shift.size, args.scale.size);
   HADAL_CHECK_GE(args.partials.size, HeadNormPartials(args.dy.rows, args.scale.size));
-  if (stream.device() != nullptr) return stream.device()->kernels().head_norm_backward(stream, args);
-  cpu::HeadNormBackward(stream, args);
+  RunKernel(stream, &DeviceKernels::head_norm_backward, cpu::HeadNormBackward, args);
+}
+
+void HeadScaleForward(const Stream& stream, const HeadScaleForwardArgs& args) {
+  if (args.x.rows == 0) return;
+  CheckShape(args.y, args.x.rows, args.x.columns);
+  CheckDivides(args.gain, args.x.columns);
+  RunKernel(stream, &DeviceKernels::head_scale_forward, cpu::HeadScaleForward, args);
+}
+
+void HeadScaleBackward(const Stream& stream, const HeadScaleBackwardArgs& args) {
+  if (args.dy.rows == 0) return;
+  CheckShape(args.x, args.dy.rows, args.dy.columns);
+  CheckShape(args.dx, args.dy.rows, args.dy.columns);
+  CheckDivides(args.gain, args.dy.columns);
+  HADAL_CHECK_EQ(args.d_gain.size, args.gain.size);
+  HADAL_CHECK_GE(args.partials.size, HeadScalePartials(args.dy.rows, args.gain.size));
+  RunKernel(stream, &DeviceKernels::head_scale_backward, cpu::HeadScaleBackward, args);
 }
 
 }  // namespace hadal

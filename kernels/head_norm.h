@@ -44,4 +44,30 @@ constexpr int64_t HeadNormPartials(int64_t rows, int64_t head_width) {
   return (rows + kHeadNormRowBlock - 1) / kHeadNormRowBlock * 2 * head_width;
 }
 
+// Head scale: each attention head's output times a learned scalar, y[r, h·D + j] = g[h]·x[r, h·D + j]. NormFormer
+// (Shleifer et al. 2021) has it between the heads and the output product. Shapes and storage as above. d_gain adds
+// blocks of kHeadScaleRowBlock rows, merged in ascending order.
+inline constexpr int64_t kHeadScaleRowBlock = 32;
+
+struct HeadScaleForwardArgs {
+  ConstAnyMatrix x;  // [R, H·D]
+  ConstVector gain;  // g [H]
+  AnyMatrix y;       // [R, H·D] (=); may alias x
+};
+void HeadScaleForward(const Stream& stream, const HeadScaleForwardArgs& args);
+
+//   dx = g·dy    d_gain[h] += Σ_rows Σ_j dy·x
+struct HeadScaleBackwardArgs {
+  ConstAnyMatrix dy, x;  // [R, H·D]
+  ConstVector gain;      // [H]
+  AnyMatrix dx;          // [R, H·D] (=); may alias dy
+  Vector d_gain;         // [H] (+=)
+  Vector partials;       // scratch, HeadScalePartials(R, H) floats
+};
+void HeadScaleBackward(const Stream& stream, const HeadScaleBackwardArgs& args);
+
+constexpr int64_t HeadScalePartials(int64_t rows, int64_t heads) {
+  return (rows + kHeadScaleRowBlock - 1) / kHeadScaleRowBlock * heads;
+}
+
 }  // namespace hadal

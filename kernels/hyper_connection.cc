@@ -21,22 +21,21 @@ int64_t CheckResiduals(const ConstMatrix& x, const ConstMatrix& one) {
 }  // namespace
 
 void HyperReadForward(const Stream& stream, const HyperReadForwardArgs& args) {
-  const int64_t maps = HyperMaps(CheckResiduals(args.x, args.u));
-  CheckShape(args.projected, args.u.rows, maps);
-  CheckShape(args.maps, args.u.rows, maps);
+  const int64_t residuals = CheckResiduals(args.x, args.u), logits = HyperLogits(args.mixing, residuals);
+  HADAL_CHECK_LE(residuals, MostResiduals(args.mixing));
+  CheckShape(args.projected, args.u.rows, logits);
+  CheckShape(args.maps, args.u.rows, HyperMaps(residuals));
   HADAL_CHECK_EQ(args.gates.size, kHyperGates);
-  HADAL_CHECK_EQ(args.bias.size, maps);
+  HADAL_CHECK_EQ(args.bias.size, logits);
   HADAL_CHECK_EQ(args.rstd.size, args.u.rows);
-  if (stream.device() != nullptr) return stream.device()->kernels().hyper_read_forward(stream, args);
-  cpu::HyperReadForward(stream, args);
+  RunKernel(stream, &DeviceKernels::hyper_read_forward, cpu::HyperReadForward, args);
 }
 
 void HyperWriteForward(const Stream& stream, const HyperWriteForwardArgs& args) {
   CheckShape(args.maps, args.f.rows, HyperMaps(CheckResiduals(args.x, args.f)));
   CheckShape(args.y, args.x.rows, args.x.columns);
   HADAL_CHECK(args.y.data != args.x.data);
-  if (stream.device() != nullptr) return stream.device()->kernels().hyper_write_forward(stream, args);
-  cpu::HyperWriteForward(stream, args);
+  RunKernel(stream, &DeviceKernels::hyper_write_forward, cpu::HyperWriteForward, args);
 }
 
 void HyperWriteBackward(const Stream& stream, const HyperWriteBackwardArgs& args) {
@@ -46,36 +45,34 @@ void HyperWriteBackward(const Stream& stream, const HyperWriteBackwardArgs& args
   CheckShape(args.dy, args.x.rows, args.x.columns);
   CheckShape(args.dx, args.x.rows, args.x.columns);
   CheckShape(args.df, args.f.rows, args.f.columns);
-  if (stream.device() != nullptr) return stream.device()->kernels().hyper_write_backward(stream, args);
-  cpu::HyperWriteBackward(stream, args);
+  RunKernel(stream, &DeviceKernels::hyper_write_backward, cpu::HyperWriteBackward, args);
 }
 
 void HyperReadBackward(const Stream& stream, const HyperReadBackwardArgs& args) {
-  const int64_t residuals = CheckResiduals(args.x, args.du), maps = HyperMaps(residuals);
-  CheckShape(args.projected, args.du.rows, maps);
-  CheckShape(args.maps, args.du.rows, maps);
-  CheckShape(args.d_maps, args.du.rows, maps);
+  const int64_t residuals = CheckResiduals(args.x, args.du), logits = HyperLogits(args.mixing, residuals);
+  HADAL_CHECK_LE(residuals, MostResiduals(args.mixing));
+  CheckShape(args.projected, args.du.rows, logits);
+  CheckShape(args.maps, args.du.rows, HyperMaps(residuals));
+  CheckShape(args.d_maps, args.du.rows, HyperMaps(residuals));
+  CheckShape(args.d_projected, args.du.rows, logits);
   CheckShape(args.dx, args.x.rows, args.x.columns);
   HADAL_CHECK_EQ(args.rstd.size, args.du.rows);
   HADAL_CHECK_EQ(args.d_gates.size, kHyperGates);
-  HADAL_CHECK_EQ(args.d_bias.size, maps);
-  HADAL_CHECK_GE(args.partials.size, HyperPartials(args.du.rows, residuals));
-  if (stream.device() != nullptr) return stream.device()->kernels().hyper_read_backward(stream, args);
-  cpu::HyperReadBackward(stream, args);
+  HADAL_CHECK_EQ(args.d_bias.size, logits);
+  HADAL_CHECK_GE(args.partials.size, HyperPartials(args.du.rows, logits));
+  RunKernel(stream, &DeviceKernels::hyper_read_backward, cpu::HyperReadBackward, args);
 }
 
 void CopyToResiduals(const Stream& stream, const CopyToResidualsArgs& args) {
   CheckResiduals(args.y, args.x);
   HADAL_CHECK(args.y.data != args.x.data);
-  if (stream.device() != nullptr) return stream.device()->kernels().copy_to_residuals(stream, args);
-  cpu::CopyToResiduals(stream, args);
+  RunKernel(stream, &DeviceKernels::copy_to_residuals, cpu::CopyToResiduals, args);
 }
 
 void SumResiduals(const Stream& stream, const SumResidualsArgs& args) {
   CheckResiduals(args.x, args.y);
   HADAL_CHECK(args.y.data != args.x.data);
-  if (stream.device() != nullptr) return stream.device()->kernels().sum_residuals(stream, args);
-  cpu::SumResiduals(stream, args);
+  RunKernel(stream, &DeviceKernels::sum_residuals, cpu::SumResiduals, args);
 }
 
 }  // namespace hadal

@@ -2,7 +2,7 @@
 //
 // All sets with fused multiply-adds (AVX2 and wider) give the same bits: every sum has an order of its own, in sixteen
 // lanes (kernels/cpu/columns-inl.h) or one chain (kernels/cpu/product.h). SSE4 has no fused multiply-add and rounds
-// differently, so a job with one such CPU uses SSE4 on all ranks (launch/common_program.h). The environment
+// differently, so a job with one such CPU uses SSE4 on all ranks (launch/world.h). The environment
 // variable HADAL_MAX_CPU_ISA, a name of InstructionSetName, sets the widest one allowed.
 // Threads: one, before any kernel runs.
 #pragma once

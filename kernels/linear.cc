@@ -1,6 +1,6 @@
 #include "kernels/linear.h"
 
-#include "kernels/cpu/linear.h"
+#include "kernels/cpu/operations.h"
 #include "kernels/cpu/product.h"
 #include "kernels/device_kernels.h"
 #include "kernels/gradient_batch.h"
@@ -35,8 +35,7 @@ void LinearForward(const Stream& stream, const LinearForwardArgs& args) {
   HADAL_CHECK_EQ(args.y.rows, args.x.rows);
   if (!args.bias.empty()) HADAL_CHECK_EQ(args.bias.size, args.weight.rows);
   if (args.relu_mask != nullptr) HADAL_CHECK(args.relu && !args.dropout.active() && stream.device() != nullptr);
-  if (stream.device() != nullptr) return stream.device()->kernels().linear_forward(stream, args);
-  cpu::LinearForward(stream, args);
+  RunKernel(stream, &DeviceKernels::linear_forward, cpu::LinearForward, args);
 }
 
 void PackWeight(const Matrix& weight) {
@@ -66,8 +65,7 @@ void LinearBackwardInput(const Stream& stream, const LinearBackwardInputArgs& ar
     HADAL_CHECK(stream.device() != nullptr && !args.relu_output.empty());
     HADAL_CHECK_EQ(args.relu_bias_gradient.size, args.dx.columns);
   }
-  if (stream.device() != nullptr) return stream.device()->kernels().linear_backward_input(stream, args);
-  cpu::LinearBackwardInput(stream, args);
+  RunKernel(stream, &DeviceKernels::linear_backward_input, cpu::LinearBackwardInput, args);
 }
 
 void ReluBackward(const Stream& stream, const ReluBackwardArgs& args) {
@@ -76,8 +74,7 @@ void ReluBackward(const Stream& stream, const ReluBackwardArgs& args) {
   CheckRowMajor(args.dx);
   HADAL_CHECK_EQ(args.relu_output.rows, args.dx.rows);
   HADAL_CHECK_EQ(args.relu_output.columns, args.dx.columns);
-  if (stream.device() != nullptr) return stream.device()->kernels().relu_backward(stream, args);
-  cpu::ReluBackward(stream, args);
+  RunKernel(stream, &DeviceKernels::relu_backward, cpu::ReluBackward, args);
 }
 
 void LinearBackwardWeight(const Stream& stream, const LinearBackwardWeightArgs& args) {

@@ -57,10 +57,24 @@ Places PlacesOf(const OrthogonalizeArgs& args) {
 
 // ---- On the CPU ----
 
-// C[i, j] for begin ≤ j ≤ i < end, of C = X·Xᵀ (kRowsByRows) or Xᵀ·X (kColumnsByColumns), and more above the diagonal.
-// Halves of the rows, so that what is below the diagonal is few large products.
-void MultiplyBelow(const Stream& stream, cpu::ProductForm form, const ConstMatrix& x, const Matrix& c, int64_t begin,
-                   int64_t end) {
+// c[j, i] = c[i, j] for middle ≤ i < end, begin ≤ j < middle.
+void Mirror(const Stream& stream, const Matrix& c, int64_t begin, int64_t middle, int64_t end) {
+  constexpr int64_t kTile = 16;
+  stream.ForRanges((end - middle + kTile - 1) / kTile, 1, [&](int64_t first, int64_t last) {
+    for (int64_t i0 = middle + first * kTile; i0 < std::min(end, middle + last * kTile); i0 += kTile) {
+      for (int64_t j0 = begin; j0 < middle; j0 += kTile) {
+        for (int64_t i = i0; i < std::min(i0 + kTile, end); ++i) {
+          for (int64_t j = j0; j < std::min(j0 + kTile, middle); ++j) c.row(j)[i] = c.row(i)[j];
+        }
+      }
+    }
+  });
+}
+
+// Rows and columns [begin, end) of C = X·Xᵀ (kRowsByRows) or Xᵀ·X (kColumnsByColumns). Halves of the rows, so that what
+// is below the diagonal is few large products; few rows as a whole.
+void MultiplySquare(const Stream& stream, cpu::ProductForm form, const ConstMatrix& x, const Matrix& c, int64_t begin,
+                    int64_t end) {
   constexpr int64_t kWhole = 128, kMultiple = 32;
   const auto multiply = [&](int64_t row, int64_t rows, int64_t column, int64_t columns) {
     const auto part = [&](int64_t first, int64_t count) {
@@ -75,31 +89,15 @@ void MultiplyBelow(const Stream& stream, cpu::ProductForm form, const ConstMatri
   };
   if (end - begin <= kWhole) return multiply(begin, end - begin, begin, end - begin);
   const int64_t middle = begin + ((end - begin) / 2 + kMultiple - 1) / kMultiple * kMultiple;
-  MultiplyBelow(stream, form, x, c, begin, middle);
-  MultiplyBelow(stream, form, x, c, middle, end);
+  MultiplySquare(stream, form, x, c, begin, middle);
+  MultiplySquare(stream, form, x, c, middle, end);
   multiply(middle, end - middle, begin, middle - begin);
-}
-
-// c[i, j] = c[j, i] = value(i, j) for all j ≤ i.
-template <typename Value>
-void FillSymmetric(const Stream& stream, const Matrix& c, const Value& value) {
-  constexpr int64_t kTile = 16;
-  stream.Run([&](int thread) {
-    // Every threads-th row of tiles: those below are longer.
-    for (int64_t i0 = thread * kTile; i0 < c.rows; i0 += stream.threads() * kTile) {
-      const int64_t i1 = std::min(i0 + kTile, c.rows);
-      for (int64_t j0 = 0; j0 <= i0; j0 += kTile) {
-        for (int64_t i = i0; i < i1; ++i) {
-          for (int64_t j = j0; j < std::min(j0 + kTile, i + 1); ++j) c.row(j)[i] = c.row(i)[j] = value(i, j);
-        }
-      }
-    }
-  });
+  Mirror(stream, c, begin, middle, end);
 }
 
 void MultiplySymmetric(const Stream& stream, cpu::ProductForm form, const ConstMatrix& x, const Matrix& c) {
   if (form == cpu::ProductForm::kColumnsByColumns) stream.Clear(c.data, c.rows * c.columns * int64_t{sizeof(float)});
-  MultiplyBelow(stream, form, x, c, 0, c.rows);
+  MultiplySquare(stream, form, x, c, 0, c.rows);
 }
 
 // ---- On either ----
@@ -118,8 +116,7 @@ void Gram(const Stream& stream, const AnyMatrix& x, const Matrix& gram) {
   const bool wide = x.rows <= x.columns;
   if (stream.device() == nullptr) {
     const auto form = wide ? cpu::ProductForm::kRowsByRows : cpu::ProductForm::kColumnsByColumns;
-    MultiplySymmetric(stream, form, x.floats(), gram);
-    return FillSymmetric(stream, gram, [&](int64_t i, int64_t j) { return gram.row(i)[j]; });
+    return MultiplySymmetric(stream, form, x.floats(), gram);
   }
   if (wide) return LinearForward(stream, {.x = x, .weight = x, .y = gram});
   stream.Clear(gram.data, gram.rows * gram.columns * int64_t{sizeof(float)});
@@ -133,9 +130,13 @@ AnyMatrix Polynomial(const Stream& stream, const NewtonSchulz& iteration, const 
   const Matrix gram = places.gram, square = places.square;
   if (stream.device() == nullptr) {
     MultiplySymmetric(stream, cpu::ProductForm::kRowsByRows, gram, square);
-    FillSymmetric(stream, square, [&](int64_t i, int64_t j) {
-      const float value = b * gram.row(i)[j] + c * square.row(i)[j];
-      return i == j ? a + value : value;
+    stream.ForRanges(square.rows, 16, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const float* const of_gram = gram.row(i);
+        float* const sum = square.row(i);
+        for (int64_t j = 0; j < square.columns; ++j) sum[j] = b * of_gram[j] + c * sum[j];
+        sum[i] += a;
+      }
     });
     return square;
   }

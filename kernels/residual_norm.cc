@@ -47,8 +47,7 @@ void ResidualNormForward(const Stream& stream, const ResidualNormForwardArgs& ar
     HADAL_CHECK_NE(args.normed.data, args.branch.data);
     HADAL_CHECK_NE(args.normed.data, args.sum.data);
   }
-  if (stream.device() != nullptr) return stream.device()->kernels().residual_norm_forward(stream, args);
-  cpu::ResidualNormForward(stream, args);
+  RunKernel(stream, &DeviceKernels::residual_norm_forward, cpu::ResidualNormForward, args);
 }
 
 void ResidualNormBackward(const Stream& stream, const ResidualNormBackwardArgs& args) {
@@ -89,8 +88,7 @@ void ResidualNormBackward(const Stream& stream, const ResidualNormBackwardArgs& 
     HADAL_CHECK_GE(args.partials.size, ResidualNormPartials(rows, width));
   }
   HADAL_CHECK_NE(args.d_branch.data, args.d_residual.data);
-  if (stream.device() != nullptr) return stream.device()->kernels().residual_norm_backward(stream, args);
-  cpu::ResidualNormBackward(stream, args);
+  RunKernel(stream, &DeviceKernels::residual_norm_backward, cpu::ResidualNormBackward, args);
 }
 
 }  // namespace hadal

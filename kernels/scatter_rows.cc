@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "kernels/cpu/cached_attention.h"
+#include "kernels/cpu/operations.h"
 #include "kernels/device_kernels.h"
 #include "runtime/check.h"
 

@@ -19,8 +19,7 @@ void ShiftScaleForward(const Stream& stream, const ShiftScaleForwardArgs& args) 
   if (args.x.rows == 0) return;
   CheckShape(args.y, args.x.rows, args.x.columns);
   CheckScalars(args.shift, args.scale);
-  if (stream.device() != nullptr) return stream.device()->kernels().shift_scale_forward(stream, args);
-  cpu::ShiftScaleForward(stream, args);
+  RunKernel(stream, &DeviceKernels::shift_scale_forward, cpu::ShiftScaleForward, args);
 }
 
 void ShiftScaleBackward(const Stream& stream, const ShiftScaleBackwardArgs& args) {
@@ -32,8 +31,7 @@ void ShiftScaleBackward(const Stream& stream, const ShiftScaleBackwardArgs& args
   if (!args.scale.empty()) CheckShape(args.x, args.dy.rows, args.dy.columns);
   HADAL_CHECK(!args.accumulate || args.dx.data != args.dy.data);
   HADAL_CHECK_GE(args.partials.size, ShiftScalePartials(args.dy.rows));
-  if (stream.device() != nullptr) return stream.device()->kernels().shift_scale_backward(stream, args);
-  cpu::ShiftScaleBackward(stream, args);
+  RunKernel(stream, &DeviceKernels::shift_scale_backward, cpu::ShiftScaleBackward, args);
 }
 
 }  // namespace hadal

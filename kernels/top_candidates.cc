@@ -15,8 +15,7 @@ void TopCandidates(const Stream& stream, const TopCandidatesArgs& args) {
   HADAL_CHECK_EQ(args.best.size, args.logits.rows);
   HADAL_CHECK_GE(args.also, 0);
   HADAL_CHECK_LT(args.also, args.logits.columns);
-  if (stream.device() != nullptr) return stream.device()->kernels().top_candidates(stream, args);
-  cpu::TopCandidates(stream, args);
+  RunKernel(stream, &DeviceKernels::top_candidates, cpu::TopCandidates, args);
 }
 
 }  // namespace hadal

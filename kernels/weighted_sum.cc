@@ -10,8 +10,7 @@ void WeightedSumForward(const Stream& stream, const WeightedSumForwardArgs& args
   if (args.y.rows == 0) return;
   HADAL_CHECK_GE(args.weights.size, 1);
   CheckShape(args.x, args.weights.size * args.y.rows, args.y.columns);
-  if (stream.device() != nullptr) return stream.device()->kernels().weighted_sum_forward(stream, args);
-  cpu::WeightedSumForward(stream, args);
+  RunKernel(stream, &DeviceKernels::weighted_sum_forward, cpu::WeightedSumForward, args);
 }
 
 void WeightedSumBackward(const Stream& stream, const WeightedSumBackwardArgs& args) {
@@ -21,8 +20,7 @@ void WeightedSumBackward(const Stream& stream, const WeightedSumBackwardArgs& ar
   CheckShape(args.dx, args.x.rows, args.x.columns);
   HADAL_CHECK_EQ(args.d_weights.size, args.weights.size);
   HADAL_CHECK_GE(args.partials.size, WeightedSumPartials(args.dy.rows, args.weights.size));
-  if (stream.device() != nullptr) return stream.device()->kernels().weighted_sum_backward(stream, args);
-  cpu::WeightedSumBackward(stream, args);
+  RunKernel(stream, &DeviceKernels::weighted_sum_backward, cpu::WeightedSumBackward, args);
 }
 
 }  // namespace hadal

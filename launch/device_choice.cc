@@ -1,13 +1,20 @@
 #include "launch/device_choice.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
+#include <future>
+#include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda_host/cuda_device.h"
-#include "launch/device_hang.h"
+#include "launch/exit_code.h"
 #include "layers/device_support.h"
 #include "pipeline/options/train_options.h"
 #include "runtime/bytes.h"
@@ -60,6 +67,21 @@ std::string UnlikeDevices(std::span<const DeviceFacts> ranks) {
 }
 
 }  // namespace
+
+void EndHung(const std::string& who, const std::string& what, std::function<void()> flush) {
+  std::fprintf(stderr, "hadal %s: %s\n", who.c_str(), what.c_str());
+  if (flush) {
+    std::packaged_task<void()> task(std::move(flush));
+    const std::future<void> flushed = task.get_future();
+    try {
+      std::thread(std::move(task)).detach();
+      flushed.wait_for(std::chrono::seconds(kLongestFlushSeconds));
+    } catch (const std::system_error&) {
+      // No thread can be started: the message is on stderr.
+    }
+  }
+  _exit(kExitHang);
+}
 
 FoundDevice FindDevice(const DeviceRequest& request, const ModelPlan& plan, const TrainOptions& options,
                        int local_rank) {

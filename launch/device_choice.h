@@ -7,7 +7,7 @@
 //   cuda   a GPU, or an error that says what is missing
 // On a GPU the precision "auto" is bf16. The CPU computes in fp32 and refuses anything else.
 // All ranks use the same kind of device. Of the GPUs that a rank sees (CUDA_VISIBLE_DEVICES and `srun --gpus-per-task`
-// apply), it takes the one with the number of its local rank (kernels/cuda_host/visible_device.h).
+// apply), it takes the one with the number of its local rank (kernels/cuda_host/cuda_device.h).
 // Each rank looks for its GPU (FindDevice); what all use is a function of what they found (DecideDevice).
 #pragma once
 
@@ -29,10 +29,21 @@
 
 namespace hadal {
 
+// Ends a process whose device hangs (runtime/device_watch.h), with kExitHang and a message about the work that the
+// device does not finish.
+//
+// Nothing is freed and MPI_Finalize is not called, because both may wait for the device, or for ranks that wait for
+// this one. The launcher then ends the job: mpirun and srun do so when a rank exits without MPI_Finalize.
+inline constexpr int kLongestFlushSeconds = 10;
+// Prints "hadal <who>: <what>" to stderr, calls `flush`, and exits with kExitHang without running destructors. `flush`
+// writes the run's logs; it may be empty. After kLongestFlushSeconds the process exits even if `flush` still waits for
+// a file server or for a lock that the stuck thread holds. Any thread may call EndHung.
+[[noreturn]] void EndHung(const std::string& who, const std::string& what, std::function<void()> flush);
+
 struct DeviceRequest {
   std::string kind = "auto";
   std::string doing = "training";  // purpose, for messages
-  // Ends the process if the GPU hangs (DeviceWatch::Options). Empty: EndHung (device_hang.h) does.
+  // Ends the process if the GPU hangs (DeviceWatch::Options). Empty: EndHung does.
   std::function<void(const std::string& what)> hung;
 };
 

@@ -11,7 +11,7 @@ bool ReportError(const std::string& command, const absl::Status& error, const Co
                  std::ostream& out) {
   const int rank = communicator.rank(), size = communicator.size(), code = ExitCodeOf(error);
   const bool common = size == 1 || (IsCommonError(error) && code != kExitHang && code != kExitPeerLost);
-  if (common && rank != 0) return true;
+  if (common && (rank != 0 || error.message().empty())) return true;  // "": a child has printed why
   std::string ranks;
   if (size > 1) ranks = common ? absl::StrCat(" [all ", size, " ranks]") : absl::StrCat(" [rank ", rank, "]");
   // In one piece: ranks write to the same place.

@@ -1,24 +1,64 @@
-// AdaptiveHead computes the loss of text with an adaptive softmax, and in training its gradients. As in output_head.h,
-// Forward also adds the gradients of the weights and stores that of x in `saved`. E, K and P: adaptive_softmax.h.
+// AdaptiveSoftmax: the weights of an adaptive softmax, its own or tied to an adaptive embedding.
+// AdaptiveHead: the loss of text with an adaptive softmax, and in training its gradients. As in output_head.h, Forward
+// also adds the gradients of the weights and stores that of x in `saved`.
+// AdaptiveLogProbabilities: the log-probabilities of all tokens, for decoding.
 //
-//   nll(t) = −log softmax(z)_t                                        t in band 0;  z = [u·E_0ᵀ | u·Kᵀ]
-//   nll(t) = −log softmax(z)_(n_0+c−1) − log softmax(v·E_cᵀ)_t        t in band c;  v = dropout(u·P_c)
-//   u = dropout(x)                                                    loss = nll
+//   z = [u·E_0ᵀ | u·Kᵀ]           K [C, d]: the classes, one for each cluster;  u = dropout(x)
+//   log p(t) = log softmax(z)_t                                        t in band 0
+//   log p(t) = log softmax(z)_(n_0+c−1) + log softmax(v·E_cᵀ)_t        t in band c;  v = dropout(u·P_cᵀ)
+//   loss = nll = −log p(target)
+// P_c is [w_c, d]. A softmax tied to an embedding uses the embedding's projection [d, w_c] for P_cᵀ. Sizes and order of
+// parameters: adaptive_bands.h. Source: Grave et al. 2017, Baevski and Auli 2019; classes numbered and named as in
+// fairseq.
 // A band's products are computed only for the rows whose target is in it. Outside training their bits for a row do
 // not depend on the other rows.
-// Shapes: adaptive_bands.h, adaptive_softmax.h. Order of accumulation: band 0 and classes in blocks of kAdaptiveRows
-// rows (or Workspace::logit_rows(), if that is less), then band 1, 2, … in such blocks of their own rows, ascending. A
-// row is in one band, so its gradient has two terms: the head's, then its band's.
+// Order of accumulation: band 0 and classes in blocks of kAdaptiveRows rows (or Workspace::logit_rows(), if that is
+// less), then band 1, 2, … in such blocks of their own rows, ascending. A row is in one band, so its gradient has two
+// terms: the head's, then its band's.
 // Dropout: sites kResidual (element = row·d + column) and kActivation (the same numbering, columns below w_c).
 // Limitation: only on the CPU, in fp32 (device_support.h).
+// Thread safety: const; one call at a time (scratch).
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
-#include "layers/adaptive_softmax.h"
+#include "layers/adaptive_bands.h"
 #include "layers/output_head.h"
+#include "layers/parameter_store.h"
+#include "runtime/arena.h"
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
 
 namespace hadal {
+
+class AdaptiveSoftmax {
+ public:
+  explicit AdaptiveSoftmax(const ModelPlan& plan);
+
+  const std::vector<AdaptiveBand>& bands() const { return bands_; }
+  int64_t clusters() const { return static_cast<int64_t>(bands_.size()) - 1; }
+  int64_t head_columns() const { return bands_[0].words + clusters(); }  // of z
+  bool tied() const { return classes_ >= 0; }                            // to the embedding
+
+  ConstMatrix Words(const ParameterStore& parameters) const;                                 // E_0
+  ConstMatrix Classes(const ParameterStore& parameters) const;                               // K
+  ConstMatrix Table(const ParameterStore& parameters, const AdaptiveBand& band) const;       // E_c
+  ConstMatrix Projection(const ParameterStore& parameters, const AdaptiveBand& band) const;  // P_c, or tied P_cᵀ
+  // The gradients of these four.
+  Matrix WordsGradient(const ParameterStore& parameters) const;
+  Matrix ClassesGradient(const ParameterStore& parameters) const;
+  Matrix TableGradient(const ParameterStore& parameters, const AdaptiveBand& band) const;
+  Matrix ProjectionGradient(const ParameterStore& parameters, const AdaptiveBand& band) const;
+
+  // h = x·P_cᵀ: h [R, w_c] (=), x [R, d].
+  void Project(const Stream& stream, const ParameterStore& parameters, const AdaptiveBand& band, ConstMatrix x,
+               Matrix h) const;
+
+ private:
+  int32_t sublayer_, table_, classes_;  // classes_: −1 where they are the last rows of the first table
+  std::vector<AdaptiveBand> bands_;
+};
 
 class AdaptiveHead final : public OutputHead {
  public:
@@ -41,6 +81,26 @@ class AdaptiveHead final : public OutputHead {
   float* hidden_ = nullptr;    // v, and after it its gradient
   float* losses_ = nullptr;    // [2, kAdaptiveRows] of a band
   int32_t* tokens_ = nullptr;  // [2, kAdaptiveRows] rows of a band; targets
+};
+
+// log p of all tokens for up to `rows` rows.
+// Numerics: fp32; a row's bits do not depend on the other rows.
+class AdaptiveLogProbabilities {
+ public:
+  AdaptiveLogProbabilities(const ModelPlan& plan, int64_t rows, ArenaLayout& layout);
+  void Bind(const Arena& arena);
+  // y [B, V] (=): log p of every token for x [B, d]. REQUIRES: B ≤ rows.
+  void Compute(const Stream& stream, const ParameterStore& parameters, ConstMatrix x, Matrix y) const;
+
+ private:
+  // z = z − logsumexp(z) + added, row by row; `added` may be empty.
+  void Normalize(const Stream& stream, Matrix z, Matrix added) const;
+
+  AdaptiveSoftmax softmax_;
+  int64_t rows_;
+  ArenaSlice class_slice_, hidden_slice_, loss_slice_, zero_slice_;
+  float *classes_ = nullptr, *hidden_ = nullptr, *losses_ = nullptr;
+  int32_t* zeros_ = nullptr;
 };
 
 }  // namespace hadal

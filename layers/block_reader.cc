@@ -123,10 +123,8 @@ void BlockReader::ReadSourcesBackward(const SublayerContext& context, ConstMatri
 }
 
 BlockReadingEnd::BlockReadingEnd(const ModelPlan& plan, int32_t last, int64_t rows)
-    : reader_(BlockReader::Behind(plan, last)),
-      norm_scale_(plan.ParameterOf(last, ParameterRole::kClosingNormScale)),
-      rows_(rows) {
-  HADAL_CHECK_GE(norm_scale_, 0);
+    : reader_(BlockReader::Behind(plan, last)), norm_(plan, last, ParameterRole::kClosingNormScale), rows_(rows) {
+  HADAL_CHECK(norm_.present());
 }
 
 BlockReadingEnd::Saved BlockReadingEnd::Views(std::byte* saved, int64_t rows) const {
@@ -143,13 +141,7 @@ void BlockReadingEnd::Read(const Stream& stream, const ParameterStore& parameter
                            std::byte* saved, AnyMatrix y) const {
   const Saved s = Views(saved, y.rows);
   reader_.ReadSources(stream, parameters, history, s.read);
-  ResidualNormForward(stream, {.residual = s.read.read,
-                               .scale = parameters.WeightVector(norm_scale_),
-                               .shift = parameters.WeightVector(parameters.plan().NormShift(norm_scale_)),
-                               .form = parameters.plan().norm_form(),
-                               .normed = y,
-                               .mean = s.mean,
-                               .rstd = s.rstd});
+  norm_.Forward(stream, parameters, s.read.read, y, s.mean, s.rstd);
 }
 
 void BlockReadingEnd::BackwardInput(const SublayerContext& context, const PartTensors& tensors, int32_t) const {
@@ -161,18 +153,7 @@ void BlockReadingEnd::BackwardInput(const SublayerContext& context, const PartTe
     Convert(context.stream, {.from = tensors.d_y, .to = d_normed});
   }
   const Matrix d_read = context.workspace.layer_input_gradient(rows);
-  ResidualNormBackward(context.stream,
-                       {.d_normed = d_normed,
-                        .sum = s.read.read,
-                        .mean = s.mean,
-                        .rstd = s.rstd,
-                        .scale = context.parameters.WeightVector(norm_scale_),
-                        .form = context.plan().norm_form(),
-                        .d_residual = d_read,
-                        .d_scale = context.parameters.GradientVector(norm_scale_),
-                        .d_shift = context.parameters.GradientVector(context.plan().NormShift(norm_scale_)),
-                        .partials = context.workspace.norm_partials(),
-                        .batch = context.gradients});
+  norm_.Backward(context, s.read.read, s.mean, s.rstd, d_normed, d_read);
   reader_.ReadOpenBackward(context, 0, /*open=*/{}, d_read, /*d_open=*/{}, s.read);
   reader_.ReadSourcesBackward(context, tensors.x.floats(), tensors.d_x.floats(), s.read);
 }

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "kernels/attention_residual.h"
+#include "layers/branch_parts.h"
 #include "layers/chunk_part.h"
 #include "layers/model_plan.h"
 
@@ -95,7 +96,7 @@ class BlockReadingEnd final : public ChunkPart {
   Saved Views(std::byte* saved, int64_t rows) const;
 
   BlockReader reader_;
-  int32_t norm_scale_;  // parameter; its shift follows
+  PlainNorm norm_;
   int64_t rows_;
 };
 

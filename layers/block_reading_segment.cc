@@ -20,6 +20,7 @@
 #include "kernels/convert.h"
 #include "kernels/residual_norm.h"
 #include "layers/block_reader.h"
+#include "layers/branch_parts.h"
 #include "layers/chunk_part.h"
 #include "layers/model_plan.h"
 #include "runtime/check.h"
@@ -49,8 +50,8 @@ class BlockReadingSegment final : public ChunkPart {
   // Byte offsets: of `normed` and branch_saved.kept in `saved`, of all others in saved_input.
   struct Sublayer {
     std::unique_ptr<Branch> branch;
-    int32_t norm_scale = -1;  // parameter; its shift follows. −1: no norm
-    int64_t open = -1;        // the sum in front; −1: PartTensors::open
+    PlainNorm norm;
+    int64_t open = -1;  // the sum in front; −1: PartTensors::open
     int64_t normed = 0, mean = 0, rstd = 0;
     SavedBytes branch_saved;
   };
@@ -114,7 +115,7 @@ BlockReadingSegment::BlockReadingSegment(const ModelPlan& plan, int32_t first, i
   for (int32_t s = first; s < last; ++s) {
     Sublayer& sublayer = sublayers_.emplace_back();
     sublayer.branch = MakeBranch(plan, s);
-    sublayer.norm_scale = plan.ParameterOf(s, ParameterRole::kNormScale);
+    sublayer.norm = PlainNorm(plan.ParameterOf(s, ParameterRole::kNormScale), plan.sublayers[s].norm_gain);
     if (s > first) sublayer.open = reserve_floats(d_model_);
     sublayer.normed = reserve(kept_, rows * d_model_ * BytesOf(storage_));
     for (int64_t* at : {&sublayer.mean, &sublayer.rstd}) *at = reserve_floats(1);
@@ -158,7 +159,7 @@ void BlockReadingSegment::ForwardSublayer(const SublayerContext& context, size_t
   s.branch->Forward(context, of_branch);
   context.Observe({.tensor = DepthTensor::kBranch, .sublayer = sublayer, .values = of_branch.y});
   ResidualNormForwardArgs args{.residual = open.empty() ? read : open, .branch = of_branch.y};
-  if (const int32_t bias = s.branch->output_bias(); bias >= 0) args.bias = context.parameters.WeightVector(bias);
+  args.bias = context.parameters.WeightVector(s.branch->output_bias());
   args.residual_gain = open.empty() ? 0 : 1;
   args.branch_gain = BranchGain(context.plan().sublayers[sublayer], context.scalars.growth_update());
   args.device_branch_gain = context.DeviceBranchGain(sublayer);
@@ -173,16 +174,10 @@ void BlockReadingSegment::ForwardNorm(const SublayerContext& context, size_t ind
   const int32_t sublayer = first_ + static_cast<int32_t>(index);
   const Matrix read = t.read.ReadOf(static_cast<int64_t>(index), t.rows);
   const AnyMatrix normed = ProductAt(t.saved, s.normed, t.rows);
-  if (s.norm_scale < 0) return Convert(context.stream, {.from = read, .to = normed});
+  if (!s.norm.present()) return Convert(context.stream, {.from = read, .to = normed});
   context.Observe({.tensor = DepthTensor::kNormInput, .sublayer = sublayer, .values = read});
-  ResidualNormForward(context.stream, {.residual = read,
-                                       .scale = context.parameters.WeightVector(s.norm_scale),
-                                       .shift = context.parameters.WeightVector(context.plan().NormShift(s.norm_scale)),
-                                       .form = context.plan().norm_form(),
-                                       .norm_gain = context.plan().sublayers[sublayer].norm_gain,
-                                       .normed = normed,
-                                       .mean = VectorAt(t.saved_input, s.mean, t.rows),
-                                       .rstd = VectorAt(t.saved_input, s.rstd, t.rows)});
+  s.norm.Forward(context.stream, context.parameters, read, normed, VectorAt(t.saved_input, s.mean, t.rows),
+                 VectorAt(t.saved_input, s.rstd, t.rows));
 }
 
 PartTensors BlockReadingSegment::BranchTensors(const SublayerContext& context, size_t index, const Tensors& t) const {
@@ -222,10 +217,9 @@ void BlockReadingSegment::BackwardSum(const SublayerContext& context, size_t ind
   args.device_branch_gain = context.DeviceBranchGain(sublayer);
   args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
   args.d_branch = BranchGradient(t);
-  if (const int32_t bias = sublayers_[index].branch->output_bias(); bias >= 0) {
-    args.bias = context.parameters.WeightVector(bias);
-    args.d_bias = context.parameters.GradientVector(bias);
-  }
+  const int32_t bias = sublayers_[index].branch->output_bias();
+  args.bias = context.parameters.WeightVector(bias);
+  args.d_bias = context.parameters.GradientVector(bias);
   args.partials = context.workspace.norm_partials();
   args.batch = context.gradients;
   ResidualNormBackward(context.stream, args);
@@ -237,21 +231,10 @@ void BlockReadingSegment::BackwardNorm(const SublayerContext& context, size_t in
   const Sublayer& s = sublayers_[index];
   const int32_t sublayer = first_ + static_cast<int32_t>(index);
   const AnyMatrix d_normed = context.workspace.branch_input_gradient(t.rows);
-  if (s.norm_scale < 0) return Convert(context.stream, {.from = d_normed, .to = d_read});
+  if (!s.norm.present()) return Convert(context.stream, {.from = d_normed, .to = d_read});
   context.Observe({.tensor = DepthTensor::kNormOutputGradient, .sublayer = sublayer, .values = d_normed});
-  ResidualNormBackward(context.stream,
-                       {.d_normed = d_normed,
-                        .sum = t.read.ReadOf(static_cast<int64_t>(index), t.rows),
-                        .mean = VectorAt(t.saved_input, s.mean, t.rows),
-                        .rstd = VectorAt(t.saved_input, s.rstd, t.rows),
-                        .scale = context.parameters.WeightVector(s.norm_scale),
-                        .form = context.plan().norm_form(),
-                        .norm_gain = context.plan().sublayers[sublayer].norm_gain,
-                        .d_residual = d_read,
-                        .d_scale = context.parameters.GradientVector(s.norm_scale),
-                        .d_shift = context.parameters.GradientVector(context.plan().NormShift(s.norm_scale)),
-                        .partials = context.workspace.norm_partials(),
-                        .batch = context.gradients});
+  s.norm.Backward(context, t.read.ReadOf(static_cast<int64_t>(index), t.rows), VectorAt(t.saved_input, s.mean, t.rows),
+                  VectorAt(t.saved_input, s.rstd, t.rows), d_normed, d_read);
   context.Observe({.tensor = DepthTensor::kNormInputGradient, .sublayer = sublayer, .values = d_read});
 }
 

@@ -9,25 +9,28 @@
 
 namespace hadal {
 
-void InnerNorm::Forward(const SublayerContext& context, ConstAnyMatrix x, AnyMatrix normed, float* statistics) const {
-  ResidualNormForward(context.stream, {.residual = x,
-                                       .scale = context.parameters.WeightVector(scale_),
-                                       .shift = context.parameters.WeightVector(context.plan().NormShift(scale_)),
-                                       .form = context.plan().norm_form(),
-                                       .normed = normed,
-                                       .mean = {statistics, x.rows},
-                                       .rstd = {statistics + x.rows, x.rows}});
+void PlainNorm::Forward(const Stream& stream, const ParameterStore& parameters, ConstAnyMatrix x, AnyMatrix normed,
+                        Vector mean, Vector rstd) const {
+  ResidualNormForward(stream, {.residual = x,
+                               .scale = parameters.WeightVector(scale_),
+                               .shift = parameters.WeightVector(parameters.plan().NormShift(scale_)),
+                               .form = parameters.plan().norm_form(),
+                               .norm_gain = gain_,
+                               .normed = normed,
+                               .mean = mean,
+                               .rstd = rstd});
 }
 
-void InnerNorm::Backward(const SublayerContext& context, ConstAnyMatrix x, const float* statistics,
+void PlainNorm::Backward(const SublayerContext& context, ConstAnyMatrix x, ConstVector mean, ConstVector rstd,
                          ConstAnyMatrix d_normed, AnyMatrix d_x, bool accumulate) const {
   ResidualNormBackward(context.stream, {.d_normed = d_normed,
                                         .d_sum = accumulate ? ConstAnyMatrix(d_x) : ConstAnyMatrix(),
                                         .sum = x,
-                                        .mean = {statistics, x.rows},
-                                        .rstd = {statistics + x.rows, x.rows},
+                                        .mean = mean,
+                                        .rstd = rstd,
                                         .scale = context.parameters.WeightVector(scale_),
                                         .form = context.plan().norm_form(),
+                                        .norm_gain = gain_,
                                         .d_residual = d_x,
                                         .d_scale = context.parameters.GradientVector(scale_),
                                         .d_shift = context.parameters.GradientVector(context.plan().NormShift(scale_)),
@@ -159,7 +162,7 @@ class NormedBranch final : public Branch {
 
   std::unique_ptr<Branch> inner_;
   Stack stack_;
-  InnerNorm pre_, post_;
+  PlainNorm pre_, post_;
   Storage storage_;
   int64_t d_model_;
 };

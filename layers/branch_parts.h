@@ -11,24 +11,36 @@
 
 namespace hadal {
 
-// LayerNorm inside a branch, for Sub-LN (Magneto, arXiv 2210.06423 section 2), NormFormer (Shleifer et al. 2021) and
-// the norms before and after a branch (MakeNormedBranch, chunk_part.h).
-// Statistics [2·R]: mean, then rstd. Numerics: kernels/residual_norm.h, norm only.
-class InnerNorm {
+// A norm that no residual connection's kernel computes with its sum: inside a branch, for Sub-LN (Magneto, arXiv
+// 2210.06423 section 2) and NormFormer (Shleifer et al. 2021), before and after a branch (MakeNormedBranch,
+// chunk_part.h), and where a stack's residual connection is another one. Numerics: kernels/residual_norm.h, norm only.
+class PlainNorm {
  public:
-  // `scale`: the role of the parameter that is the norm's scale. present() is false if the sublayer has none.
-  InnerNorm(const ModelPlan& plan, int32_t sublayer, ParameterRole scale) : scale_(plan.ParameterOf(sublayer, scale)) {}
+  // `scale`: the norm's scale, whose shift follows; −1: none. `gain`: k. The second form: the parameter of a role.
+  explicit PlainNorm(int32_t scale = -1, float gain = 1) : scale_(scale), gain_(gain) {}
+  PlainNorm(const ModelPlan& plan, int32_t sublayer, ParameterRole scale)
+      : PlainNorm(plan.ParameterOf(sublayer, scale)) {}
 
   bool present() const { return scale_ >= 0; }
-  // normed = LN(x) (=); writes the statistics. REQUIRES (also of Backward): present().
-  void Forward(const SublayerContext& context, ConstAnyMatrix x, AnyMatrix normed, float* statistics) const;
+  // normed = LN(x) (=); writes mean and rstd [R]. REQUIRES (also of Backward): present().
+  void Forward(const Stream& stream, const ParameterStore& parameters, ConstAnyMatrix x, AnyMatrix normed, Vector mean,
+               Vector rstd) const;
   // d_x = LN'(x)ᵀ·d_normed (=, or += if `accumulate`); may alias d_normed if it does not accumulate. Adds to the
   // gradients of scale and shift.
+  void Backward(const SublayerContext& context, ConstAnyMatrix x, ConstVector mean, ConstVector rstd,
+                ConstAnyMatrix d_normed, AnyMatrix d_x, bool accumulate = false) const;
+  // The same with statistics [2·R]: mean, then rstd.
+  void Forward(const SublayerContext& context, ConstAnyMatrix x, AnyMatrix normed, float* statistics) const {
+    Forward(context.stream, context.parameters, x, normed, {statistics, x.rows}, {statistics + x.rows, x.rows});
+  }
   void Backward(const SublayerContext& context, ConstAnyMatrix x, const float* statistics, ConstAnyMatrix d_normed,
-                AnyMatrix d_x, bool accumulate = false) const;
+                AnyMatrix d_x, bool accumulate = false) const {
+    Backward(context, x, {statistics, x.rows}, {statistics + x.rows, x.rows}, d_normed, d_x, accumulate);
+  }
 
  private:
   int32_t scale_;
+  float gain_;
 };
 
 // The norms of the queries and keys of an attention, a head at a time (kernels/head_norm.h). Attention reads their

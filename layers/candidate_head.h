@@ -1,7 +1,7 @@
 // The output head of decoding: the K most likely next tokens of each row (hypothesis), with their log-probabilities.
 //
 //   log p(v) = (z_v − z_best) − nll(best),  z = x·Eᵀ,  nll(best) = logsumexp(z) − z_best
-// E: the output projection [V, d]; V: the vocabulary. With an adaptive softmax z is log p itself (adaptive_softmax.h).
+// E: the output projection [V, d]; V: the vocabulary. With an adaptive softmax z is log p itself (adaptive_head.h).
 // Shapes: x [B, d]; K candidates per row.
 // Storage: x and E as ModelPlan::compute_storage, logits in fp32.
 // Numerics: fp32. Probabilities are normalised over the whole vocabulary before the K best are taken, as in fairseq:
@@ -17,7 +17,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "layers/adaptive_softmax.h"
+#include "layers/adaptive_head.h"
 #include "layers/chunk_part.h"
 #include "runtime/arena.h"
 

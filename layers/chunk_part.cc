@@ -77,7 +77,10 @@ Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, 
     const int64_t entries = std::max(plan.options.encoder_layers, plan.options.decoder_layers) + 1;
     partial_floats_ = std::max(partial_floats_, WeightedSumPartials(rows, entries));
   }
-  partial_floats_ = std::max(partial_floats_, HyperPartials(rows, residuals));
+  for (const StackMethod* stack : {&encoder, &decoder}) {
+    const int64_t logits = HyperLogits(stack->residual_mixing, stack->residual_streams);
+    partial_floats_ = std::max(partial_floats_, HyperPartials(rows, logits));
+  }
   for (const Stack stack : {Stack::kEncoder, Stack::kDecoder}) {
     if (!plan.ReadsBlocks(stack)) continue;
     const int64_t readers = std::min(kMostReaders, int64_t{plan.BlockSublayers(stack)});

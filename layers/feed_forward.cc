@@ -71,7 +71,7 @@ class FeedForward final : public Branch {
   bool adds_output_bias_;
   InputShift input_shift_, contraction_shift_;
   int32_t hidden_shift_;  // parameter
-  InnerNorm hidden_norm_;
+  PlainNorm hidden_norm_;
   Storage storage_;
   int64_t d_model_, d_ff_;
   Activation activation_;

@@ -1,6 +1,6 @@
 // HyperSegment: consecutive residual sublayers of a stack with n > 1 residual streams (manifold-constrained
-// hyper-connections, mHC, arXiv 2512.24880). What Segment (segment.cc) is for one stream: a part with one backward step
-// per sublayer, the unit of recomputation.
+// hyper-connections: mHC, arXiv 2512.24880; mHC-lite, arXiv 2601.05732). What Segment (segment.cc) is for one stream: a
+// part with one backward step per sublayer, the unit of recomputation.
 //
 //   before the stack      X = n copies of x_0
 //   sublayer              u = H_pre·X;  f = b·dropout(F(k·LN(u)) + bias);  X' = H_res·X + H_postᵀ·f
@@ -20,6 +20,7 @@
 // Pending: the gradient of the branch's output [R, d], that of the maps' product, then the branch's own.
 // Numerics: the division of a model into segments does not change any bit.
 // Thread safety: const after construction; one micro-batch at a time per workspace.
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -28,6 +29,7 @@
 #include "kernels/hyper_connection.h"
 #include "kernels/linear.h"
 #include "kernels/residual_norm.h"
+#include "layers/branch_parts.h"
 #include "layers/chunk_part.h"
 #include "layers/model_plan.h"
 #include "runtime/check.h"
@@ -56,9 +58,9 @@ class HyperSegment final : public ChunkPart {
   // Byte offsets: of `residuals`, `normed` and branch_saved.kept in `saved`, of all others in saved_input.
   struct Sublayer {
     std::unique_ptr<Branch> branch;
-    int32_t weight = -1;      // parameter of the maps; their gates and bias follow
-    int32_t norm_scale = -1;  // parameter; its shift follows
-    int64_t residuals = -1;   // X; −1: the segment's input
+    int32_t weight = -1;  // parameter of the maps; their gates and bias follow
+    PlainNorm norm;
+    int64_t residuals = -1;  // X; −1: the segment's input
     int64_t normed = 0, projected = 0, maps = 0, inverse_rms = 0, read = 0, mean = 0, rstd = 0, result = 0;
     SavedBytes branch_saved;
   };
@@ -84,7 +86,14 @@ class HyperSegment final : public ChunkPart {
   // The gradient of the residuals, in d_y's memory.
   Matrix ResidualsGradient(const Tensors& t) const { return {t.d_y.floats().data, t.rows, residuals_ * d_model_}; }
   AnyMatrix BranchGradient(const Tensors& t) const { return ProductAt(t.pending, 0, t.rows); }
-  Matrix MapsGradient(const Tensors& t) const { return At(t.pending, maps_pending_, t.rows, maps_); }
+  // The gradient of the maps, and that of their product: the same memory, but with permutations.
+  Matrix MapsGradient(const Tensors& t) const { return MapsGradients(t).Columns(0, maps_); }
+  Matrix LogitsGradient(const Tensors& t) const {
+    const Matrix both = MapsGradients(t);
+    return both.Columns(both.columns - logits_, logits_);
+  }
+  Matrix MapsGradients(const Tensors& t) const { return At(t.pending, maps_pending_, t.rows, MapsGradientColumns()); }
+  int64_t MapsGradientColumns() const { return mixing_ == HyperMixing::kSinkhorn ? maps_ : maps_ + logits_; }
   PartTensors BranchTensors(const SublayerContext& context, size_t index, const Tensors& t) const;
   void ForwardSublayer(const SublayerContext& context, size_t index, const Tensors& t) const;
   void ForwardEnd(const SublayerContext& context, const Tensors& t) const;
@@ -97,10 +106,12 @@ class HyperSegment final : public ChunkPart {
   ActivationCapacity capacity_;
   Stack stack_;
   Storage storage_;
-  int64_t d_model_, residuals_, maps_;
+  int64_t d_model_, residuals_;
+  HyperMixing mixing_;
+  int64_t maps_, logits_;
   double dropout_;
-  bool begins_, ends_;               // whether the stack does
-  int32_t closing_norm_scale_ = -1;  // parameter; its shift follows
+  bool begins_, ends_;  // whether the stack does
+  PlainNorm closing_norm_;
   int64_t last_residuals_ = 0, mean_of_residuals_ = 0, closing_mean_ = 0,
           closing_rstd_ = 0;  // in saved_input, if ends_
   std::vector<Sublayer> sublayers_;
@@ -115,7 +126,9 @@ HyperSegment::HyperSegment(const ModelPlan& plan, int32_t first, int32_t last, c
       storage_(plan.compute_storage),
       d_model_(plan.options.d_model),
       residuals_(plan.Residuals(stack_)),
+      mixing_(plan.Method(stack_).residual_mixing),
       maps_(HyperMaps(residuals_)),
+      logits_(HyperLogits(mixing_, residuals_)),
       dropout_(plan.options.dropout),
       begins_(plan.begins_stack(first)),
       ends_(plan.ends_stack(last)) {
@@ -134,19 +147,20 @@ HyperSegment::HyperSegment(const ModelPlan& plan, int32_t first, int32_t last, c
     Sublayer& sublayer = sublayers_.emplace_back();
     sublayer.branch = MakeBranch(plan, s);
     sublayer.weight = plan.ParameterOf(s, ParameterRole::kHyperMapWeight);
-    sublayer.norm_scale = plan.ParameterOf(s, ParameterRole::kNormScale);
+    sublayer.norm = PlainNorm(plan.ParameterOf(s, ParameterRole::kNormScale), plan.sublayers[s].norm_gain);
     if (s > first || begins_) sublayer.residuals = reserve(kept_, residuals_ * d_model_);
     sublayer.normed = reserve(kept_, d_model_, storage_);
-    for (int64_t* at : {&sublayer.projected, &sublayer.maps}) *at = reserve(input_, maps_);
+    sublayer.projected = reserve(input_, logits_);
+    sublayer.maps = reserve(input_, maps_);
     for (int64_t* at : {&sublayer.inverse_rms, &sublayer.mean, &sublayer.rstd}) *at = reserve(input_, 1);
     for (int64_t* at : {&sublayer.read, &sublayer.result}) *at = reserve(input_, d_model_);
     const SavedBytes bytes = sublayer.branch->BytesToSave(capacity);
     sublayer.branch_saved = {.kept = reserve_bytes(kept_, bytes.kept), .input = reserve_bytes(input_, bytes.input)};
   }
   reserve(pending_, d_model_, storage_);
-  maps_pending_ = reserve(pending_, maps_);
+  maps_pending_ = reserve(pending_, MapsGradientColumns());
   if (!ends_) return;
-  closing_norm_scale_ = plan.ParameterOf(last - 1, ParameterRole::kClosingNormScale);
+  closing_norm_ = PlainNorm(plan, last - 1, ParameterRole::kClosingNormScale);
   last_residuals_ = reserve(input_, residuals_ * d_model_);
   mean_of_residuals_ = reserve(input_, d_model_);
   closing_mean_ = reserve(input_, 1);
@@ -190,11 +204,12 @@ void HyperSegment::ForwardSublayer(const SublayerContext& context, size_t index,
   const int32_t sublayer = first_ + static_cast<int32_t>(index);
   const ParameterStore& parameters = context.parameters;
   const ConstMatrix x = ResidualsAt(index, t);
-  const Matrix projected = At(t.saved_input, s.projected, t.rows, maps_),
+  const Matrix projected = At(t.saved_input, s.projected, t.rows, logits_),
                maps = At(t.saved_input, s.maps, t.rows, maps_);
   const Matrix read = At(t.saved_input, s.read, t.rows, d_model_);
   LinearForward(context.stream, {.x = x, .weight = parameters.ProductWeight(s.weight), .y = projected});
   HyperReadForward(context.stream, {.x = x,
+                                    .mixing = mixing_,
                                     .projected = projected,
                                     .gates = parameters.WeightVector(s.weight + 1),
                                     .bias = parameters.WeightVector(s.weight + 2),
@@ -203,14 +218,8 @@ void HyperSegment::ForwardSublayer(const SublayerContext& context, size_t index,
                                     .u = read});
   context.Observe({.tensor = DepthTensor::kNormInput, .sublayer = sublayer, .values = read});
   const AnyMatrix normed = ProductAt(t.saved, s.normed, t.rows);
-  ResidualNormForward(context.stream, {.residual = read,
-                                       .scale = parameters.WeightVector(s.norm_scale),
-                                       .shift = parameters.WeightVector(context.plan().NormShift(s.norm_scale)),
-                                       .form = context.plan().norm_form(),
-                                       .norm_gain = context.plan().sublayers[sublayer].norm_gain,
-                                       .normed = normed,
-                                       .mean = VectorAt(t.saved_input, s.mean, t.rows),
-                                       .rstd = VectorAt(t.saved_input, s.rstd, t.rows)});
+  s.norm.Forward(context.stream, parameters, read, normed, VectorAt(t.saved_input, s.mean, t.rows),
+                 VectorAt(t.saved_input, s.rstd, t.rows));
   PartTensors of_branch{.x = normed, .encoder_output = t.encoder_output, .y = context.workspace.branch(t.rows)};
   of_branch.saved = t.saved + s.branch_saved.kept;
   of_branch.saved_input = t.saved_input + s.branch_saved.input;
@@ -228,7 +237,7 @@ void HyperSegment::ForwardResult(const SublayerContext& context, size_t index, c
   const Sublayer& s = sublayers_[index];
   const int32_t sublayer = first_ + static_cast<int32_t>(index);
   ResidualNormForwardArgs args{.residual = At(t.saved_input, s.read, t.rows, d_model_), .branch = branch};
-  if (const int32_t bias = s.branch->output_bias(); bias >= 0) args.bias = context.parameters.WeightVector(bias);
+  args.bias = context.parameters.WeightVector(s.branch->output_bias());
   args.residual_gain = 0;
   args.branch_gain = BranchGain(context.plan().sublayers[sublayer], context.scalars.growth_update());
   args.device_branch_gain = context.DeviceBranchGain(sublayer);
@@ -242,14 +251,8 @@ void HyperSegment::ForwardEnd(const SublayerContext& context, const Tensors& t) 
   SumResiduals(context.stream, {.x = At(t.saved_input, last_residuals_, t.rows, residuals_ * d_model_),
                                 .gain = 1.0f / static_cast<float>(residuals_),
                                 .y = mean});
-  ResidualNormForward(context.stream,
-                      {.residual = mean,
-                       .scale = context.parameters.WeightVector(closing_norm_scale_),
-                       .shift = context.parameters.WeightVector(context.plan().NormShift(closing_norm_scale_)),
-                       .form = context.plan().norm_form(),
-                       .normed = t.y,
-                       .mean = VectorAt(t.saved_input, closing_mean_, t.rows),
-                       .rstd = VectorAt(t.saved_input, closing_rstd_, t.rows)});
+  closing_norm_.Forward(context.stream, context.parameters, mean, t.y, VectorAt(t.saved_input, closing_mean_, t.rows),
+                        VectorAt(t.saved_input, closing_rstd_, t.rows));
 }
 
 PartTensors HyperSegment::BranchTensors(const SublayerContext& context, size_t index, const Tensors& t) const {
@@ -271,7 +274,7 @@ void HyperSegment::BackwardInput(const SublayerContext& context, const PartTenso
   const ProfilerRange range(context.stream, "sublayer", sublayer);
   const ParameterStore& parameters = context.parameters;
   if (ends_ && step + 1 == steps()) BackwardEnd(context, t);
-  const Matrix d_residuals = ResidualsGradient(t), d_maps = MapsGradient(t);
+  const Matrix d_residuals = ResidualsGradient(t), d_maps = MapsGradient(t), d_projected = LogitsGradient(t);
   context.Observe({.tensor = DepthTensor::kOutputGradient, .sublayer = sublayer, .values = d_residuals});
   const ConstMatrix x = ResidualsAt(step, t), maps = At(t.saved_input, s.maps, t.rows, maps_);
   const Matrix d_result = context.workspace.layer_input_gradient(t.rows), d_read = d_result;  // one after the other
@@ -287,34 +290,26 @@ void HyperSegment::BackwardInput(const SublayerContext& context, const PartTenso
   s.branch->BackwardInput(context, BranchTensors(context, step, t), /*accumulate=*/false);
   const AnyMatrix d_normed = context.workspace.branch_input_gradient(t.rows);
   context.Observe({.tensor = DepthTensor::kNormOutputGradient, .sublayer = sublayer, .values = d_normed});
-  ResidualNormBackward(context.stream, {.d_normed = d_normed,
-                                        .sum = At(t.saved_input, s.read, t.rows, d_model_),
-                                        .mean = VectorAt(t.saved_input, s.mean, t.rows),
-                                        .rstd = VectorAt(t.saved_input, s.rstd, t.rows),
-                                        .scale = parameters.WeightVector(s.norm_scale),
-                                        .form = context.plan().norm_form(),
-                                        .norm_gain = context.plan().sublayers[sublayer].norm_gain,
-                                        .d_residual = d_read,
-                                        .d_scale = parameters.GradientVector(s.norm_scale),
-                                        .d_shift = parameters.GradientVector(context.plan().NormShift(s.norm_scale)),
-                                        .partials = context.workspace.norm_partials(),
-                                        .batch = context.gradients});
+  s.norm.Backward(context, At(t.saved_input, s.read, t.rows, d_model_), VectorAt(t.saved_input, s.mean, t.rows),
+                  VectorAt(t.saved_input, s.rstd, t.rows), d_normed, d_read);
   context.Observe({.tensor = DepthTensor::kNormInputGradient, .sublayer = sublayer, .values = d_read});
   HyperReadBackward(context.stream, {.du = d_read,
                                      .x = x,
-                                     .projected = At(t.saved_input, s.projected, t.rows, maps_),
+                                     .mixing = mixing_,
+                                     .projected = At(t.saved_input, s.projected, t.rows, logits_),
                                      .maps = maps,
                                      .rstd = VectorAt(t.saved_input, s.inverse_rms, t.rows),
                                      .gates = parameters.WeightVector(s.weight + 1),
                                      .bias = parameters.WeightVector(s.weight + 2),
                                      .d_maps = d_maps,
+                                     .d_projected = d_projected,
                                      .dx = d_residuals,
                                      .d_gates = parameters.GradientVector(s.weight + 1),
                                      .d_bias = parameters.GradientVector(s.weight + 2),
                                      .partials = context.workspace.norm_partials()});
   LinearBackwardInput(
       context.stream,
-      {.dy = d_maps, .weight = parameters.ProductWeight(s.weight), .accumulate = true, .dx = d_residuals});
+      {.dy = d_projected, .weight = parameters.ProductWeight(s.weight), .accumulate = true, .dx = d_residuals});
   if (!begins_ || step > 0) return;
   // d_x is the beginning of d_residuals' memory, so the sum is made beside it and then copied (to one stream).
   SumResiduals(context.stream, {.x = d_residuals, .y = d_read});
@@ -330,10 +325,9 @@ void HyperSegment::BackwardResult(const SublayerContext& context, size_t index, 
   args.device_branch_gain = context.DeviceBranchGain(sublayer);
   args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
   args.d_branch = BranchGradient(t);
-  if (const int32_t bias = sublayers_[index].branch->output_bias(); bias >= 0) {
-    args.bias = context.parameters.WeightVector(bias);
-    args.d_bias = context.parameters.GradientVector(bias);
-  }
+  const int32_t bias = sublayers_[index].branch->output_bias();
+  args.bias = context.parameters.WeightVector(bias);
+  args.d_bias = context.parameters.GradientVector(bias);
   args.partials = context.workspace.norm_partials();
   args.batch = context.gradients;
   ResidualNormBackward(context.stream, args);
@@ -347,18 +341,9 @@ void HyperSegment::BackwardEnd(const SublayerContext& context, const Tensors& t)
     Convert(context.stream, rounded);
     d_normed = rounded.to;
   }
-  ResidualNormBackward(context.stream,
-                       {.d_normed = d_normed,
-                        .sum = At(t.saved_input, mean_of_residuals_, t.rows, d_model_),
-                        .mean = VectorAt(t.saved_input, closing_mean_, t.rows),
-                        .rstd = VectorAt(t.saved_input, closing_rstd_, t.rows),
-                        .scale = context.parameters.WeightVector(closing_norm_scale_),
-                        .form = context.plan().norm_form(),
-                        .d_residual = d_mean,
-                        .d_scale = context.parameters.GradientVector(closing_norm_scale_),
-                        .d_shift = context.parameters.GradientVector(context.plan().NormShift(closing_norm_scale_)),
-                        .partials = context.workspace.norm_partials(),
-                        .batch = context.gradients});
+  closing_norm_.Backward(context, At(t.saved_input, mean_of_residuals_, t.rows, d_model_),
+                         VectorAt(t.saved_input, closing_mean_, t.rows), VectorAt(t.saved_input, closing_rstd_, t.rows),
+                         d_normed, d_mean);
   CopyToResiduals(context.stream,
                   {.x = d_mean, .gain = 1.0f / static_cast<float>(residuals_), .y = ResidualsGradient(t)});
 }
@@ -368,7 +353,7 @@ void HyperSegment::BackwardWeight(const SublayerContext& context, const PartTens
   const Tensors t = With(context, tensors);
   const Sublayer& s = sublayers_[step];
   s.branch->BackwardWeight(context, BranchTensors(context, step, t));
-  LinearBackwardWeight(context.stream, {.dy = MapsGradient(t),
+  LinearBackwardWeight(context.stream, {.dy = LogitsGradient(t),
                                         .x = ResidualsAt(step, t),
                                         .d_weight = context.parameters.Gradient(s.weight),
                                         .batch = context.gradients});

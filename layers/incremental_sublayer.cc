@@ -5,8 +5,7 @@
 #include "kernels/activation.h"
 #include "kernels/cached_attention.h"
 #include "kernels/convert.h"
-#include "kernels/glu.h"
-#include "kernels/head_scale.h"
+#include "kernels/head_norm.h"
 #include "kernels/linear.h"
 #include "kernels/residual_norm.h"
 #include "kernels/scatter_rows.h"
@@ -22,6 +21,7 @@ IncrementalScratch::IncrementalScratch(const ModelPlan& plan, const Capacity& ca
       rows_(capacity.rows),
       width_(plan.options.d_model),
       residual_count_(plan.Residuals(Stack::kDecoder)),
+      hyper_logits_(HyperLogits(plan.options.decoder.residual_mixing, residual_count_)),
       attention_floats_(CachedAttentionScratch(stream, capacity.longest, plan.options.head_width())) {
   const int64_t rows = capacity.rows;
   const int64_t query_width = plan.options.query_width(), key_width = plan.options.key_width();
@@ -45,7 +45,7 @@ IncrementalScratch::IncrementalScratch(const ModelPlan& plan, const Capacity& ca
   if (residual_count_ > 1) {
     residuals_slice_ = reserve_floats(rows * residual_count_ * width_);
     read_slice_ = reserve_floats(rows * width_);
-    maps_slice_ = reserve_floats(2 * rows * HyperMaps(residual_count_));
+    maps_slice_ = reserve_floats(rows * (hyper_logits_ + HyperMaps(residual_count_)));
   }
   statistics_slice_ = reserve_floats(2 * rows);
   attention_slice_ = reserve_floats(attention_floats_);
@@ -87,6 +87,7 @@ IncrementalSublayer::IncrementalSublayer(const ModelPlan& plan, int32_t sublayer
       ends_stack_(plan.ends_stack(sublayer + 1)),
       reads_blocks_(plan.ReadsBlocks(Stack::kDecoder)),
       residuals_(plan.Residuals(Stack::kDecoder)),
+      mixing_(plan.options.decoder.residual_mixing),
       head_norms_(plan, sublayer),
       reach_(plan.Reach(sublayer)),
       gate_width_(plan.ParameterOf(sublayer, ParameterRole::kGateWeight) < 0 ? 0 : query_width_) {
@@ -236,15 +237,9 @@ void IncrementalSublayer::FeedForward(const IncrementalContext& context, ConstAn
 
 void IncrementalSublayer::Norm(const IncrementalContext& context, int32_t norm_scale, ConstAnyMatrix x,
                                AnyMatrix normed, float norm_gain) const {
-  ResidualNormForward(context.stream,
-                      {.residual = x,
-                       .scale = context.parameters.WeightVector(norm_scale),
-                       .shift = context.parameters.WeightVector(context.parameters.plan().NormShift(norm_scale)),
-                       .form = context.parameters.plan().norm_form(),
-                       .norm_gain = norm_gain,
-                       .normed = normed,
-                       .mean = context.scratch.mean(x.rows),
-                       .rstd = context.scratch.rstd(x.rows)});
+  PlainNorm(norm_scale, norm_gain)
+      .Forward(context.stream, context.parameters, x, normed, context.scratch.mean(x.rows),
+               context.scratch.rstd(x.rows));
 }
 
 void IncrementalSublayer::Shift(const IncrementalContext& context, int32_t shift, ConstAnyMatrix x, AnyMatrix y) const {
@@ -374,6 +369,7 @@ void IncrementalSublayer::HyperStep(const IncrementalContext& context, ConstAnyM
   const Matrix projected = scratch.projected_maps(rows), maps = scratch.maps(rows), read = scratch.read(rows);
   LinearForward(context.stream, {.x = residuals, .weight = parameters.ProductWeight(hyper_weight_), .y = projected});
   HyperReadForward(context.stream, {.x = residuals,
+                                    .mixing = mixing_,
                                     .projected = projected,
                                     .gates = parameters.WeightVector(hyper_weight_ + 1),
                                     .bias = parameters.WeightVector(hyper_weight_ + 2),

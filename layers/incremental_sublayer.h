@@ -100,10 +100,8 @@ class IncrementalScratch {
   // (kernels/hyper_connection.h).
   Matrix residuals(int64_t rows) const { return {residuals_, rows, residual_count_ * width_}; }
   Matrix read(int64_t rows) const { return {read_, rows, width_}; }
-  Matrix projected_maps(int64_t rows) const { return {maps_, rows, HyperMaps(residual_count_)}; }
-  Matrix maps(int64_t rows) const {
-    return {maps_ + rows_ * HyperMaps(residual_count_), rows, HyperMaps(residual_count_)};
-  }
+  Matrix projected_maps(int64_t rows) const { return {maps_, rows, hyper_logits_}; }
+  Matrix maps(int64_t rows) const { return {maps_ + rows_ * hyper_logits_, rows, HyperMaps(residual_count_)}; }
   // The input of the current layer, in the residual stream's type, if the layer's last sum adds it.
   AnyMatrix layer_input(int64_t rows) const { return {layer_input_, rows, width_, residual_storage_}; }
   Vector mean(int64_t rows) const { return {statistics_, rows}; }
@@ -112,7 +110,7 @@ class IncrementalScratch {
 
  private:
   Storage storage_, residual_storage_;
-  int64_t rows_ = 0, width_ = 0, residual_count_ = 1, attention_floats_ = 0;
+  int64_t rows_ = 0, width_ = 0, residual_count_ = 1, hyper_logits_ = 0, attention_floats_ = 0;
   ArenaSlice inner_slice_, attended_slice_, branch_slice_, normed_slice_, normed_hidden_slice_, hidden_slice_,
       sum_slice_, layer_input_slice_, statistics_slice_, attention_slice_, residuals_slice_, read_slice_, maps_slice_;
   void *inner_ = nullptr, *attended_ = nullptr, *branch_ = nullptr, *normed_ = nullptr, *normed_hidden_ = nullptr,
@@ -193,6 +191,7 @@ class IncrementalSublayer {
   bool keeps_input_;  // the first sublayer of a layer whose last sum adds the layer's input
   bool begins_stack_, ends_stack_, reads_blocks_;
   int64_t residuals_;
+  HyperMixing mixing_;
   // Parameters. q, k and v of self-attention are consecutive, and so are k and v of cross-attention, and their biases.
   int32_t input_weight_ = -1, input_bias_ = -1;          // q, or fc1
   int32_t key_value_weight_ = -1, key_value_bias_ = -1;  // cross-attention

@@ -2,6 +2,7 @@
 
 #include "kernels/residual_norm.h"
 #include "kernels/weighted_sum.h"
+#include "layers/branch_parts.h"
 #include "runtime/check.h"
 
 namespace hadal {
@@ -42,13 +43,7 @@ void LayerCombination::Combine(const Stream& stream, const ParameterStore& param
   const AnyMatrix sum = norm_scale_ < 0 ? y : s.sum;
   WeightedSumForward(stream, {.x = history, .weights = parameters.WeightVector(weights_), .y = sum});
   if (norm_scale_ < 0) return;
-  ResidualNormForward(stream, {.residual = sum,
-                               .scale = parameters.WeightVector(norm_scale_),
-                               .shift = parameters.WeightVector(parameters.plan().NormShift(norm_scale_)),
-                               .form = parameters.plan().norm_form(),
-                               .normed = y,
-                               .mean = s.mean,
-                               .rstd = s.rstd});
+  PlainNorm(norm_scale_).Forward(stream, parameters, sum, y, s.mean, s.rstd);
 }
 
 void LayerCombination::BackwardInput(const SublayerContext& context, const PartTensors& tensors, int32_t) const {

@@ -37,6 +37,7 @@ constexpr Word<ResidualMethod> kMethodWords[] = {
     {"completep", ResidualMethod::kCompleteP},
     {"residual_dual", ResidualMethod::kResidualDual},
     {"mhc", ResidualMethod::kMhc},
+    {"mhc_lite", ResidualMethod::kMhcLite},
     {"attn_res", ResidualMethod::kAttnRes},
     {"attn_res_delta", ResidualMethod::kAttnResDelta},
 };
@@ -246,6 +247,10 @@ void SetMethod(ResidualMethod method, ModelOptions& options) {
       return SetBoth({.second_stream_gain = 0.05}, WeightDistribution::kXavierUniform, options);
     case ResidualMethod::kMhc:
       return SetBoth({.norm = NormPlacement::kPre, .residual_streams = 4}, WeightDistribution::kXavierUniform, options);
+    case ResidualMethod::kMhcLite:
+      return SetBoth(
+          {.norm = NormPlacement::kPre, .residual_streams = 4, .residual_mixing = HyperMixing::kPermutations},
+          WeightDistribution::kXavierUniform, options);
     case ResidualMethod::kAttnRes:
     case ResidualMethod::kAttnResDelta:
       return SetBoth({.norm = NormPlacement::kPre,

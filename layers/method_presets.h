@@ -45,6 +45,8 @@
 //                        0.05 F(x) without norms
 //   mhc            pre   four streams, which branches     as post_ln; maps Xavier, gates 0.01, biases 0
 //                        read and write by learned maps
+//   mhc_lite       pre   as mhc, with H_res a mean of     as mhc
+//                        permutations
 //   attn_res       pre   a softmax over the sums of       as post_ln; queries 0, their norms' scales 1
 //                        16 blocks
 //   attn_res_delta pre   1; the stream, and a softmax     as attn_res
@@ -89,6 +91,7 @@ enum class ResidualMethod : int32_t {
   kCompleteP,
   kResidualDual,
   kMhc,
+  kMhcLite,
   kAttnRes,
   kAttnResDelta,
 };

@@ -18,6 +18,8 @@ inline constexpr Word<Omega> kOmegaWords[] = {
     {"none", Omega::kNone}, {"constant", Omega::kConstant}, {"profiled", Omega::kProfiled}};
 inline constexpr Word<DepthInit> kDepthInitWords[] = {
     {"flat", DepthInit::kFlat}, {"inverse_sqrt", DepthInit::kInverseSqrt}, {"from_top", DepthInit::kFromTop}};
+inline constexpr Word<HyperMixing> kHyperMixingWords[] = {{"sinkhorn", HyperMixing::kSinkhorn},
+                                                          {"permutations", HyperMixing::kPermutations}};
 inline constexpr Word<EmbeddingSharing> kSharingWords[] = {
     {"none", EmbeddingSharing::kNone}, {"decoder", EmbeddingSharing::kDecoder}, {"all", EmbeddingSharing::kAll}};
 inline constexpr Word<WeightDistribution> kDistributionWords[] = {
@@ -83,6 +85,7 @@ void ForEachStackField(Visit visit) {
   visit("attention_residual_blocks", &StackMethod::attention_residual_blocks, kLater);
   visit("attention_residual_block_sublayers", &StackMethod::attention_residual_block_sublayers, kLater);
   visit("attention_residual_delta", &StackMethod::attention_residual_delta, kLater);
+  visit("residual_mixing", &StackMethod::residual_mixing, kLater, kHyperMixingWords);
 }
 
 // Calls visit(name, member), or visit(name, member, words) for a choice, for each field of Block, without an age.
@@ -147,6 +150,8 @@ void ForEachModelField(Visit visit) {
   visit("start_token", &ModelOptions::start_token, kLater);
   visit("end_token", &ModelOptions::end_token, kLater);
   visit("reserved_ids", &ModelOptions::reserved_ids, kLater);
+  visit("mask_token", &ModelOptions::mask_token, kLater);
+  visit("document_mask", &ModelOptions::document_mask, kLater);
 }
 
 }  // namespace hadal

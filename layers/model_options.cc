@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/hyper_connection.h"
 #include "layers/model_fields.h"
 #include "runtime/data/packed_batch.h"
 #include "runtime/status_macros.h"
@@ -11,9 +10,14 @@
 namespace hadal {
 namespace {
 
+template <typename... Parts>
+absl::Status Invalid(const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat("model: ", parts...));
+}
+
 absl::Status InRange(const char* field, double value, double low, double high) {
   if (value >= low && value <= high) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("model: ", field, " = ", value, ", allowed: ", low, " to ", high));
+  return Invalid(field, " = ", value, ", allowed: ", low, " to ", high);
 }
 
 // What neither several residual streams nor sums of blocks, which replace the residual stream, have; null: nothing.
@@ -33,10 +37,9 @@ const char* GainOfOneStream(const StackMethod& stack) {
 absl::Status ValidateResiduals(const char* name, const StackMethod& stack) {
   const char* const other = GainOfOneStream(stack);
   if (other == nullptr) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("model: residual_streams of the ", name, " is ",
-                                                 stack.residual_streams, ", but ", other,
-                                                 ": learned maps take the place of gains and skips. Set "
-                                                 "residual_streams to 1, or the other to its value in \"mhc\"."));
+  return Invalid("residual_streams of the ", name, " is ", stack.residual_streams, ", but ", other,
+                 ": learned maps take the place of gains and skips. Set "
+                 "residual_streams to 1, or the other to its value in \"mhc\".");
 }
 
 absl::Status ValidateBlockReaders(const char* name, const StackMethod& stack) {
@@ -49,10 +52,10 @@ absl::Status ValidateBlockReaders(const char* name, const StackMethod& stack) {
                             : stack.residual_streams > 1             ? "residual_streams is not 1"
                                                                      : GainOfOneStream(stack);
   if (other == nullptr) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "model: the ", name, " has attention_residual_", reads ? "blocks" : "delta", ", but ", other,
+  return Invalid(
+      "the ", name, " has attention_residual_", reads ? "blocks" : "delta", ", but ", other,
       ": sums of blocks take the place of the residual stream. Set attention_residual_blocks, _block_sublayers and "
-      "_delta to 0, 0 and false, or the other to its value in \"attn_res\"."));
+      "_delta to 0, 0 and false, or the other to its value in \"attn_res\".");
 }
 
 absl::Status CheckHeads(const ModelOptions& options) {
@@ -60,29 +63,28 @@ absl::Status CheckHeads(const ModelOptions& options) {
   HADAL_RETURN_IF_ERROR(InRange("block.head_width", options.block.head_width, 0, 65536));
   HADAL_RETURN_IF_ERROR(InRange("block.kv_heads", options.block.kv_heads, 0, options.heads));
   if (options.block.head_width == 0 && options.d_model % options.heads != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("model: heads = ", options.heads, " must divide d_model = ",
-                                                   options.d_model, ", or block.head_width must be set"));
+    return Invalid("heads = ", options.heads, " must divide d_model = ", options.d_model,
+                   ", or block.head_width must be set");
   }
   if (options.heads % options.kv_heads() == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("model: block.kv_heads = ", options.kv_heads(), " must divide heads = ", options.heads));
+  return Invalid("block.kv_heads = ", options.kv_heads(), " must divide heads = ", options.heads);
 }
 
 absl::Status CheckPositions(const ModelOptions& options) {
   const Block& block = options.block;
   if (block.positions == Positions::kLearned && options.reads_speech()) {
-    return absl::InvalidArgumentError(
-        "model: block.positions \"learned\" is not allowed with speech, whose front end adds fixed positions. Set "
+    return Invalid(
+        "block.positions \"learned\" is not allowed with speech, whose front end adds fixed positions. Set "
         "block.positions to \"sinusoidal\", \"rotary\" or \"none\".");
   }
   if (block.positions != Positions::kRotary) return absl::OkStatus();
   HADAL_RETURN_IF_ERROR(InRange("block.rotary_theta", block.rotary_theta, 1, 1e12));
   HADAL_RETURN_IF_ERROR(InRange("block.rotary_share", block.rotary_share, 0, 1));
   if (options.rotary_width() >= 2 && options.rotary_width() % 2 == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("model: block.rotary_share = ", block.rotary_share, " of heads of ",
-                                                 options.head_width(), " columns turns ", options.rotary_width(),
-                                                 " columns, but columns turn in pairs. Set it so that their number is "
-                                                 "even, or block.positions to \"none\"."));
+  return Invalid("block.rotary_share = ", block.rotary_share, " of heads of ", options.head_width(), " columns turns ",
+                 options.rotary_width(),
+                 " columns, but columns turn in pairs. Set it so that their number is "
+                 "even, or block.positions to \"none\".");
 }
 
 absl::Status CheckWindows(const ModelOptions& options) {
@@ -93,25 +95,7 @@ absl::Status CheckWindows(const ModelOptions& options) {
     HADAL_RETURN_IF_ERROR(InRange("block.rotary_local_theta", block.rotary_local_theta, 1, 1e12));
   }
   HADAL_RETURN_IF_ERROR(InRange("block.rotary_scaling", block.rotary_scaling, 1, 1e6));
-  HADAL_RETURN_IF_ERROR(InRange("block.rotary_scaling_positions", block.rotary_scaling_positions, 1, 1 << 24));
-  const char* const of_windows = block.window > 0               ? nullptr
-                                 : block.global_every > 0       ? "block.global_every"
-                                 : block.rotary_local_theta > 0 ? "block.rotary_local_theta"
-                                                                : nullptr;
-  if (of_windows != nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("model: ", of_windows,
-                                                   " is set, but there are no windows: every layer is global. Set "
-                                                   "block.window, or leave it out."));
-  }
-  const char* const of_rotary = block.positions == Positions::kRotary ? nullptr
-                                : block.rotary_local_theta > 0        ? "block.rotary_local_theta"
-                                : block.rotary_scaling != 1           ? "block.rotary_scaling"
-                                                                      : nullptr;
-  if (of_rotary == nullptr) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("model: ", of_rotary, " is set, but block.positions is \"",
-                                                 ToWord(kPositionsWords, block.positions),
-                                                 "\": nothing turns. Set block.positions to \"rotary\", or leave it "
-                                                 "out."));
+  return InRange("block.rotary_scaling_positions", block.rotary_scaling_positions, 1, 1 << 24);
 }
 
 absl::Status CheckFirstNorm(const char* name, const StackMethod& stack) {
@@ -122,9 +106,8 @@ absl::Status CheckFirstNorm(const char* name, const StackMethod& stack) {
                             : stack.residual_streams > 1             ? "residual_streams is not 1"
                                                                      : nullptr;
   if (other == nullptr) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("model: block.first_norm is false, but ", other, " in the ", name,
-                   ". Set block.first_norm to true, or choose a method like \"pre_ln\"."));
+  return Invalid("block.first_norm is false, but ", other, " in the ", name,
+                 ". Set block.first_norm to true, or choose a method like \"pre_ln\".");
 }
 
 absl::Status ValidateBlock(const ModelOptions& options) {
@@ -137,45 +120,45 @@ absl::Status ValidateBlock(const ModelOptions& options) {
   HADAL_RETURN_IF_ERROR(InRange("block.initial_deviation", options.block.initial_deviation, 0, 100));
   HADAL_RETURN_IF_ERROR(CheckPositions(options));
   if (options.block.embedding_norm && options.reads_speech()) {
-    return absl::InvalidArgumentError(
-        "model: block.embedding_norm is not allowed with speech, which has no embeddings. Set it to false.");
+    return Invalid("block.embedding_norm is not allowed with speech, which has no embeddings. Set it to false.");
   }
   const bool fixup = (options.has_decoder() && options.decoder.fixup_scalars) ||
                      (options.has_encoder() && options.encoder.fixup_scalars);
   if (!fixup || options.fuses_activation()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "model: fixup_scalars is not allowed with block.activation \"",
-      ToWord(kActivationWords, options.block.activation), options.block.gated ? "\" and block.gated" : "\"",
-      ": R-Fixup's scalars are defined around a ReLU. Set block.activation to \"relu\" and block.gated to "
-      "false, or choose another method."));
+  return Invalid("fixup_scalars is not allowed with block.activation \"",
+                 ToWord(kActivationWords, options.block.activation), options.block.gated ? "\" and block.gated" : "\"",
+                 ": R-Fixup's scalars are defined around a ReLU. Set block.activation to \"relu\" and block.gated to "
+                 "false, or choose another method.");
 }
 
 absl::Status ValidateStack(const char* name, const StackMethod& stack) {
   if (stack.norm_gain != DepthInit::kFlat && stack.norm != NormPlacement::kPre) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("model: norm_gain of the ", name, " is \"", ToWord(kDepthInitWords, stack.norm_gain),
-                     "\", but norm is \"", ToWord(kNormWords, stack.norm),
-                     "\": the gain stands behind a norm in front of each branch. Set norm to \"pre\", or norm_gain to "
-                     "\"flat\"."));
+    return Invalid("norm_gain of the ", name, " is \"", ToWord(kDepthInitWords, stack.norm_gain), "\", but norm is \"",
+                   ToWord(kNormWords, stack.norm),
+                   "\": the gain stands behind a norm in front of each branch. Set norm to \"pre\", or norm_gain to "
+                   "\"flat\".");
   }
   if (stack.post_norm_share > 0 && (stack.norm != NormPlacement::kPre || stack.combine_layers)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "model: post_norm_share of the ", name, " is ", stack.post_norm_share, ", but ",
-        stack.combine_layers ? "combine_layers is set: a combination has norms of one placement"
-                             : "norm is not \"pre\": the layers above that share are Pre-LN",
-        ". Set post_norm_share to 0, or ", stack.combine_layers ? "combine_layers to false." : "norm to \"pre\"."));
+    return Invalid("post_norm_share of the ", name, " is ", stack.post_norm_share, ", but ",
+                   stack.combine_layers ? "combine_layers is set: a combination has norms of one placement"
+                                        : "norm is not \"pre\": the layers above that share are Pre-LN",
+                   ". Set post_norm_share to 0, or ",
+                   stack.combine_layers ? "combine_layers to false." : "norm to \"pre\".");
   }
   if (stack.second_stream_gain != 0) {
     HADAL_RETURN_IF_ERROR(InRange("second_stream_gain", stack.second_stream_gain, 1e-6, 1000));
   }
   if (stack.second_stream_gain > 0 && (stack.norm != NormPlacement::kPost || stack.combine_layers)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "model: second_stream_gain of the ", name, " is ", stack.second_stream_gain, ", but ",
+    return Invalid(
+        "second_stream_gain of the ", name, " is ", stack.second_stream_gain, ", but ",
         stack.combine_layers ? "combine_layers is set: a combination, too, stands behind the stack"
                              : "norm is not \"post\": without norms between sublayers the two streams are one",
-        ". Set second_stream_gain to 0, or ", stack.combine_layers ? "combine_layers to false." : "norm to \"post\"."));
+        ". Set second_stream_gain to 0, or ", stack.combine_layers ? "combine_layers to false." : "norm to \"post\".");
   }
-  HADAL_RETURN_IF_ERROR(InRange("residual_streams", stack.residual_streams, 1, kMostResiduals));
+  HADAL_RETURN_IF_ERROR(InRange(stack.residual_mixing == HyperMixing::kSinkhorn
+                                    ? "residual_streams"
+                                    : "residual_streams with residual_mixing permutations",
+                                stack.residual_streams, 1, MostResiduals(stack.residual_mixing)));
   if (stack.residual_streams > 1) HADAL_RETURN_IF_ERROR(ValidateResiduals(name, stack));
   HADAL_RETURN_IF_ERROR(ValidateBlockReaders(name, stack));
   if (!stack.fixup_scalars) return absl::OkStatus();
@@ -184,7 +167,7 @@ absl::Status ValidateStack(const char* name, const StackMethod& stack) {
                             : stack.combine_layers    ? "combine_layers: both stand behind the stack"
                                                       : nullptr;
   if (other == nullptr) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("model: fixup_scalars of the ", name, " is not allowed with ", other));
+  return Invalid("fixup_scalars of the ", name, " is not allowed with ", other);
 }
 
 // muP's rules are known for Pre-LN between plain tables alone; the decoder's last norm scales the logits.
@@ -196,31 +179,31 @@ absl::Status CheckBaseWidth(const ModelOptions& options) {
            !stack.reads_blocks();
   };
   const bool pre_ln = is_pre_ln(options.decoder) && (!options.has_encoder() || is_pre_ln(options.encoder));
+  constexpr char kNotPreLn[] = "layers that are not Pre-LN, or are combined";
   const char* const other = options.adaptive()       ? "an adaptive softmax"
                             : options.reads_speech() ? "speech"
                             : !options.has_decoder() ? "an encoder alone, whose head has a product and a norm"
                             : options.block.initial_deviation > 0 ? "block.initial_deviation"
-                            : !pre_ln                             ? "layers that are not Pre-LN, or are combined"
+                            : !pre_ln                             ? kNotPreLn
                                                                   : nullptr;
   if (other == nullptr) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("model: base_width = ", options.base_width, " is not allowed with ", other,
-                   ", for which no rules are known. Set model.base_width to 0, or model.residual.method to "
-                   "\"completep\" or \"pre_ln\"."));
+  return Invalid("base_width = ", options.base_width, " is not allowed with ", other,
+                 ", for which no rules are known. Set model.base_width to 0",
+                 other == kNotPreLn ? ", or model.residual.method to \"completep\" or \"pre_ln\"." : ".");
 }
 
 // An encoder alone reads plain text.
 absl::Status CheckEncoderAlone(const ModelOptions& options) {
-  const char* const other = !options.has_encoder()           ? "model.encoder_layers = 0: there is no layer"
-                            : options.reads_speech()         ? "speech, which has no tokens to mask"
-                            : options.source_vocabulary != 0 ? "sentence pairs. Prepare plain text with `hadal prepare "
-                                                               "--monolingual --mask-token`"
-                            : options.adaptive()             ? "adaptive_cutoffs: its softmax has a bias and one table"
-                                                             : nullptr;
+  const char* const other =
+      !options.has_encoder()   ? "model.encoder_layers = 0: there is no layer. Set one of them to 1 or more."
+      : options.reads_speech() ? "speech, which has no tokens to mask. Set model.decoder_layers to 1 or more."
+      : options.source_vocabulary != 0
+          ? "sentence pairs. Prepare plain text with `hadal prepare --monolingual --mask-token`, or set "
+            "model.decoder_layers to 1 or more."
+      : options.adaptive() ? "adaptive_cutoffs: its softmax has a bias and one table. Set model.adaptive_cutoffs to []."
+                           : nullptr;
   if (other == nullptr) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("model: decoder_layers = 0, an encoder alone that predicts masked tokens, is not allowed with ",
-                   other, ", or set model.decoder_layers to 1 or more."));
+  return Invalid("decoder_layers = 0, an encoder alone that predicts masked tokens, is not allowed with ", other);
 }
 
 // Checks that there is an encoder exactly if there are source sentences.
@@ -228,26 +211,24 @@ absl::Status CheckSource(const ModelOptions& options) {
   if (!options.has_decoder()) return CheckEncoderAlone(options);
   if (options.reads_speech()) {
     if (!options.has_encoder()) {
-      return absl::InvalidArgumentError(
-          "model: encoder_layers = 0 is a language model, but the corpus is speech. Set model.encoder_layers to 1 or "
+      return Invalid(
+          "encoder_layers = 0 is a language model, but the corpus is speech. Set model.encoder_layers to 1 or "
           "more.");
     }
     HADAL_RETURN_IF_ERROR(InRange("source_vocabulary", options.source_vocabulary, 0, 0));
     HADAL_RETURN_IF_ERROR(InRange("frame_width", options.frame_width, 1, 65536));
     HADAL_RETURN_IF_ERROR(InRange("front_end_channels", options.front_end_channels, 2, 65536));
     if (options.front_end_channels % 2 == 0) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("model: front_end_channels = ", options.front_end_channels, " must be even, for the GLU"));
+    return Invalid("front_end_channels = ", options.front_end_channels, " must be even, for the GLU");
   }
   if (options.has_encoder() && options.source_vocabulary == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("model: encoder_layers = ", options.encoder_layers,
-                     " reads source sentences, but the corpus is plain text. Set model.encoder_layers to 0 for a "
-                     "language model, model.decoder_layers to 0 for an encoder alone, or prepare sentence pairs."));
+    return Invalid("encoder_layers = ", options.encoder_layers,
+                   " reads source sentences, but the corpus is plain text. Set model.encoder_layers to 0 for a "
+                   "language model, model.decoder_layers to 0 for an encoder alone, or prepare sentence pairs.");
   }
   if (!options.has_encoder() && options.source_vocabulary != 0) {
-    return absl::InvalidArgumentError(
-        "model: encoder_layers = 0 is a language model, but the corpus has source sentences. Prepare plain text with "
+    return Invalid(
+        "encoder_layers = 0 is a language model, but the corpus has source sentences. Prepare plain text with "
         "`hadal prepare --monolingual`, or set model.encoder_layers to 1 or more.");
   }
   if (!options.has_encoder()) return absl::OkStatus();
@@ -267,21 +248,20 @@ absl::Status CheckAdaptive(const ModelOptions& options) {
   double width = options.d_model;
   for (int32_t i = 0; i < cutoffs.count; ++i) width /= options.adaptive_factor;
   if (width < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("model: d_model = ", options.d_model, " leaves no column for band ",
-                                                   cutoffs.count, " of adaptive_cutoffs with adaptive_factor = ",
-                                                   options.adaptive_factor, "; use fewer cutoffs or a smaller factor"));
+    return Invalid("d_model = ", options.d_model, " leaves no column for band ", cutoffs.count,
+                   " of adaptive_cutoffs with adaptive_factor = ", options.adaptive_factor,
+                   "; use fewer cutoffs or a smaller factor");
   }
   if (options.label_smoothing > 0) {
-    return absl::InvalidArgumentError(absl::StrCat("model: label_smoothing = ", options.label_smoothing,
-                                                   " is not allowed with adaptive_cutoffs: the adaptive softmax does "
-                                                   "not compute the other words' probabilities. Set "
-                                                   "model.label_smoothing to 0."));
+    return Invalid("label_smoothing = ", options.label_smoothing,
+                   " is not allowed with adaptive_cutoffs: the adaptive softmax does "
+                   "not compute the other words' probabilities. Set "
+                   "model.label_smoothing to 0.");
   }
   if (options.z_loss > 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("model: z_loss = ", options.z_loss,
-                     " is not allowed with "
-                     "adaptive_cutoffs, which has several softmaxes. Set model.z_loss to 0."));
+    return Invalid("z_loss = ", options.z_loss,
+                   " is not allowed with "
+                   "adaptive_cutoffs, which has several softmaxes. Set model.z_loss to 0.");
   }
   return InRange("adaptive_dropout", options.adaptive_dropout, 0, 0.99);
 }
@@ -378,10 +358,10 @@ absl::Status ValidateModelOptions(const ModelOptions& options) {
   HADAL_RETURN_IF_ERROR(CheckSource(options));
   HADAL_RETURN_IF_ERROR(InRange("target_vocabulary", options.target_vocabulary, kSpecialTokens + 1, 1 << 28));
   if (options.shares_source() && options.source_vocabulary != options.target_vocabulary) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "model: one embedding for all needs one vocabulary, but the corpus has ", options.source_vocabulary,
-        " source and ", options.target_vocabulary,
-        " target pieces. Prepare it with a shared vocabulary, or set model.sharing to \"decoder\" or \"none\"."));
+    return Invalid(
+        "one embedding for all needs one vocabulary, but the corpus has ", options.source_vocabulary, " source and ",
+        options.target_vocabulary,
+        " target pieces. Prepare it with a shared vocabulary, or set model.sharing to \"decoder\" or \"none\".");
   }
   HADAL_RETURN_IF_ERROR(InRange("max_positions", options.max_positions, 2, 65536));
   constexpr double kMaxDropout = 0.99;

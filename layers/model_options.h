@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/activation.h"
+#include "kernels/hyper_connection.h"
 
 namespace hadal {
 
@@ -76,6 +77,7 @@ struct StackMethod {
   // n residual streams X, which every sublayer reads and writes by learned maps of X:
   // X' = H_res·X + H_postᵀ·F(LN(H_pre·X)) (mHC, arXiv 2512.24880; hyper_segment.cc). 1: the plain residual.
   int32_t residual_streams = 1;
+  HyperMixing residual_mixing = HyperMixing::kSinkhorn;  // how H_res is made (kernels/hyper_connection.h)
 
   // Layers, and the module after the stack, read a learned combination of the embedding and of the outputs of all
   // layers before them (DLCL, Wang et al. 2019; layer_combination.h).
@@ -194,6 +196,8 @@ struct ModelOptions {
   int32_t start_token = 2;
   int32_t end_token = 2;
   bool reserved_ids = true;
+  int32_t mask_token = -1;       // never drawn or searched; −1: none
+  bool document_mask = false;    // whether the model has read blocks whose documents do not see each other
   int32_t max_positions = 1024;  // longest sentence, including </s>
   EmbeddingSharing sharing = EmbeddingSharing::kAll;
 
@@ -223,7 +227,7 @@ struct ModelOptions {
   int32_t front_end_channels = 1024;  // speech: C of the first convolution (speech_front_end.h)
 
   // Without an encoder the model is a language model: no source, and no cross-attention in the decoder layers. Without
-  // a decoder it predicts masked tokens (masked_head.h): its source is plain text, of the target's vocabulary.
+  // a decoder it predicts masked tokens (output_head.h): its source is plain text, of the target's vocabulary.
   bool has_encoder() const { return encoder_layers > 0; }
   bool has_decoder() const { return decoder_layers > 0; }
   bool translates() const { return has_encoder() && has_decoder(); }

@@ -4,7 +4,7 @@
 //                    · decoder (self-attention, cross-attention, feed-forward) × M · output head
 // A language model (N = 0) has neither source nor cross-attention:
 //   target embedding · decoder (self-attention, feed-forward) × M · output head
-// An encoder alone (M = 0) has no target embedding; its head is of the encoder's stack (masked_head.h):
+// An encoder alone (M = 0) has no target embedding; its head is of the encoder's stack (output_head.h):
 //   source embedding · encoder (self-attention, feed-forward) × N · output head
 //
 // Rank 0 makes the plan from the options, including depth-aware constants, and broadcasts it as fixed-size plain
@@ -130,7 +130,7 @@ enum class ParameterRole : int32_t {
   kGateBias,
   kEmbeddingNormScale,
   kEmbeddingNormShift,
-  // The head of an encoder alone (masked_head.h).
+  // The head of an encoder alone (output_head.h).
   kHeadWeight,
   kHeadBias,
   kHeadNormScale,
@@ -260,10 +260,9 @@ struct ModelPlan {
   bool HasSecondStream(Stack stack) const {
     return (stack == Stack::kEncoder ? options.encoder : options.decoder).second_stream_gain != 0;
   }
+  const StackMethod& Method(Stack stack) const { return stack == Stack::kEncoder ? options.encoder : options.decoder; }
   // The number of a stack's residual streams (hyper_segment.cc).
-  int32_t Residuals(Stack stack) const {
-    return (stack == Stack::kEncoder ? options.encoder : options.decoder).residual_streams;
-  }
+  int32_t Residuals(Stack stack) const { return Method(stack).residual_streams; }
   // The number of residual streams before `position`; 1 before and after a stack.
   int32_t ResidualsBefore(int32_t position) const {
     const SublayerRecord& next = sublayers[position];

@@ -257,7 +257,7 @@ class PlanBuilder {
       const double start = method.omega == Omega::kConstant ? method.initial_omega : 1;
       AddParameter(ParameterRole::kOmega, InitKind::kConstant, start, options_.d_model, 1);
     }
-    if (method.residual_streams > 1) AddHyperMaps(method.residual_streams);
+    if (method.residual_streams > 1) AddHyperMaps(method);
     const bool begins_stack = sublayer.kind == SublayerKind::kSelfAttention && sublayer.layer == 0;
     if (method.reads_blocks() && !begins_stack) AddReader(ParameterRole::kReaderQuery);
     if (closing && method.reads_blocks() && !method.attention_residual_delta) {
@@ -279,11 +279,13 @@ class PlanBuilder {
     AddParameter(static_cast<ParameterRole>(static_cast<int32_t>(query) + 1), InitKind::kOne, 0, options_.d_model, 1);
   }
 
-  // Gates of 0.01 and no bias: at first H_pre is near 1/2, H_post near 1, H_res near 1/n everywhere.
-  void AddHyperMaps(int64_t residuals) {
-    AddWeight(ParameterRole::kHyperMapWeight, 1, HyperMaps(residuals), residuals * options_.d_model);
+  // Gates of 0.01 and no bias: at first H_pre is near 1/2, H_post near 1, Sinkhorn's H_res near 1/n everywhere, a mean
+  // of permutations near 1.
+  void AddHyperMaps(const StackMethod& method) {
+    const int64_t logits = HyperLogits(method.residual_mixing, method.residual_streams);
+    AddWeight(ParameterRole::kHyperMapWeight, 1, logits, int64_t{method.residual_streams} * options_.d_model);
     AddParameter(ParameterRole::kHyperMapGates, InitKind::kConstant, 0.01, kHyperGates, 1);
-    AddParameter(ParameterRole::kHyperMapBias, InitKind::kZero, 0, HyperMaps(residuals), 1);
+    AddParameter(ParameterRole::kHyperMapBias, InitKind::kZero, 0, logits, 1);
   }
 
   // The norms around a branch.

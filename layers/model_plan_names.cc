@@ -1,4 +1,6 @@
 // The names of parameters and sublayers.
+#include <iterator>
+
 #include "absl/strings/str_cat.h"
 #include "layers/model_plan.h"
 
@@ -6,129 +8,86 @@ namespace hadal {
 namespace {
 
 const char* RoleSuffix(ParameterRole role) {
-  switch (role) {
-    case ParameterRole::kQueryWeight:
-      return "q_proj.weight";
-    case ParameterRole::kKeyWeight:
-      return "k_proj.weight";
-    case ParameterRole::kValueWeight:
-      return "v_proj.weight";
-    case ParameterRole::kQueryBias:
-      return "q_proj.bias";
-    case ParameterRole::kKeyBias:
-      return "k_proj.bias";
-    case ParameterRole::kValueBias:
-      return "v_proj.bias";
-    case ParameterRole::kOutputWeight:
-      return "out_proj.weight";
-    case ParameterRole::kOutputBias:
-      return "out_proj.bias";
-    case ParameterRole::kHiddenWeight:
-      return "fc1.weight";
-    case ParameterRole::kHiddenBias:
-      return "fc1.bias";
-    case ParameterRole::kContractionWeight:
-      return "fc2.weight";
-    case ParameterRole::kContractionBias:
-      return "fc2.bias";
-    case ParameterRole::kNormScale:
-    case ParameterRole::kClosingNormScale:
-    case ParameterRole::kCombinationNormScale:
-    case ParameterRole::kInputNormScale:
-    case ParameterRole::kOutputNormScale:
-      return "weight";
-    case ParameterRole::kNormShift:
-    case ParameterRole::kClosingNormShift:
-    case ParameterRole::kCombinationNormShift:
-    case ParameterRole::kInputNormShift:
-    case ParameterRole::kOutputNormShift:
-      return "bias";
-    case ParameterRole::kCombinationWeight:
-      return "dlcl.weight";
-    case ParameterRole::kEmbedding:
-    case ParameterRole::kTailTable:
-    case ParameterRole::kTailProjection:
-    case ParameterRole::kInputProjection:
-    case ParameterRole::kClusterWeight:
-      return "weight";
-    case ParameterRole::kLearnedGain:
-      return "resweight";
-    case ParameterRole::kHeadScale:
-      return "head_scale";
-    case ParameterRole::kInnerNormScale:
-      return "inner_attn_ln.weight";
-    case ParameterRole::kInnerNormShift:
-      return "inner_attn_ln.bias";
-    case ParameterRole::kHiddenNormScale:
-      return "ffn_layernorm.weight";
-    case ParameterRole::kHiddenNormShift:
-      return "ffn_layernorm.bias";
-    case ParameterRole::kQueryShift:
-    case ParameterRole::kClosingShift:
-      return "shift";
-    case ParameterRole::kInputShift:
-      return "shift1";
-    case ParameterRole::kHiddenShift:
-      return "shift2";
-    case ParameterRole::kContractionShift:
-      return "shift3";
-    case ParameterRole::kBranchScale:
-    case ParameterRole::kClosingScale:
-      return "scale";
-    case ParameterRole::kOmega:
-      return "omega";
-    case ParameterRole::kConvolutionWeight:
-      return "weight";
-    case ParameterRole::kConvolutionBias:
-      return "bias";
-    case ParameterRole::kHyperMapWeight:
-      return "streams.weight";
-    case ParameterRole::kHyperMapGates:
-      return "streams.gates";
-    case ParameterRole::kHyperMapBias:
-      return "streams.bias";
-    case ParameterRole::kLinearWeight:
-      return "fc3.weight";
-    case ParameterRole::kLinearBias:
-      return "fc3.bias";
-    case ParameterRole::kPositionTable:
-      return "embed_positions.weight";
-    case ParameterRole::kQueryNormScale:
-      return "q_norm.weight";
-    case ParameterRole::kQueryNormShift:
-      return "q_norm.bias";
-    case ParameterRole::kKeyNormScale:
-      return "k_norm.weight";
-    case ParameterRole::kKeyNormShift:
-      return "k_norm.bias";
-    case ParameterRole::kGateWeight:
-      return "gate_proj.weight";
-    case ParameterRole::kGateBias:
-      return "gate_proj.bias";
-    case ParameterRole::kEmbeddingNormScale:
-      return "layernorm_embedding.weight";
-    case ParameterRole::kEmbeddingNormShift:
-      return "layernorm_embedding.bias";
-    case ParameterRole::kHeadWeight:
-      return "lm_head.dense.weight";
-    case ParameterRole::kHeadBias:
-      return "lm_head.dense.bias";
-    case ParameterRole::kHeadNormScale:
-      return "lm_head.layer_norm.weight";
-    case ParameterRole::kHeadNormShift:
-      return "lm_head.layer_norm.bias";
-    case ParameterRole::kLogitBias:
-      return "lm_head.bias";
-    case ParameterRole::kReaderQuery:
-      return "_res_proj.weight";
-    case ParameterRole::kReaderScale:
-      return "_res_norm.weight";
-    case ParameterRole::kClosingReaderQuery:
-      return "output_attn_res_proj.weight";
-    case ParameterRole::kClosingReaderScale:
-      return "output_attn_res_norm.weight";
-  }
-  return "";
+  using enum ParameterRole;
+  struct RoleName {
+    ParameterRole role;
+    const char* suffix;
+  };
+  static constexpr RoleName kNames[] = {{kEmbedding, "weight"},
+                                        {kQueryWeight, "q_proj.weight"},
+                                        {kKeyWeight, "k_proj.weight"},
+                                        {kValueWeight, "v_proj.weight"},
+                                        {kQueryBias, "q_proj.bias"},
+                                        {kKeyBias, "k_proj.bias"},
+                                        {kValueBias, "v_proj.bias"},
+                                        {kOutputWeight, "out_proj.weight"},
+                                        {kOutputBias, "out_proj.bias"},
+                                        {kHiddenWeight, "fc1.weight"},
+                                        {kHiddenBias, "fc1.bias"},
+                                        {kContractionWeight, "fc2.weight"},
+                                        {kContractionBias, "fc2.bias"},
+                                        {kNormScale, "weight"},
+                                        {kNormShift, "bias"},
+                                        {kClosingNormScale, "weight"},
+                                        {kClosingNormShift, "bias"},
+                                        {kLearnedGain, "resweight"},
+                                        {kHeadScale, "head_scale"},
+                                        {kInnerNormScale, "inner_attn_ln.weight"},
+                                        {kInnerNormShift, "inner_attn_ln.bias"},
+                                        {kOutputNormScale, "weight"},
+                                        {kOutputNormShift, "bias"},
+                                        {kHiddenNormScale, "ffn_layernorm.weight"},
+                                        {kHiddenNormShift, "ffn_layernorm.bias"},
+                                        {kQueryShift, "shift"},
+                                        {kInputShift, "shift1"},
+                                        {kHiddenShift, "shift2"},
+                                        {kContractionShift, "shift3"},
+                                        {kBranchScale, "scale"},
+                                        {kClosingShift, "shift"},
+                                        {kClosingScale, "scale"},
+                                        {kOmega, "omega"},
+                                        {kCombinationWeight, "dlcl.weight"},
+                                        {kCombinationNormScale, "weight"},
+                                        {kCombinationNormShift, "bias"},
+                                        {kInputNormScale, "weight"},
+                                        {kInputNormShift, "bias"},
+                                        {kTailTable, "weight"},
+                                        {kTailProjection, "weight"},
+                                        {kInputProjection, "weight"},
+                                        {kClusterWeight, "weight"},
+                                        {kConvolutionWeight, "weight"},
+                                        {kConvolutionBias, "bias"},
+                                        {kHyperMapWeight, "streams.weight"},
+                                        {kHyperMapGates, "streams.gates"},
+                                        {kHyperMapBias, "streams.bias"},
+                                        {kLinearWeight, "fc3.weight"},
+                                        {kLinearBias, "fc3.bias"},
+                                        {kPositionTable, "embed_positions.weight"},
+                                        {kQueryNormScale, "q_norm.weight"},
+                                        {kQueryNormShift, "q_norm.bias"},
+                                        {kKeyNormScale, "k_norm.weight"},
+                                        {kKeyNormShift, "k_norm.bias"},
+                                        {kGateWeight, "gate_proj.weight"},
+                                        {kGateBias, "gate_proj.bias"},
+                                        {kEmbeddingNormScale, "layernorm_embedding.weight"},
+                                        {kEmbeddingNormShift, "layernorm_embedding.bias"},
+                                        {kHeadWeight, "lm_head.dense.weight"},
+                                        {kHeadBias, "lm_head.dense.bias"},
+                                        {kHeadNormScale, "lm_head.layer_norm.weight"},
+                                        {kHeadNormShift, "lm_head.layer_norm.bias"},
+                                        {kLogitBias, "lm_head.bias"},
+                                        {kReaderQuery, "_res_proj.weight"},
+                                        {kReaderScale, "_res_norm.weight"},
+                                        {kClosingReaderQuery, "output_attn_res_proj.weight"},
+                                        {kClosingReaderScale, "output_attn_res_norm.weight"}};
+  constexpr auto every_role_in_order = [] {
+    for (size_t i = 0; i < std::size(kNames); ++i) {
+      if (kNames[i].role != static_cast<ParameterRole>(i)) return false;
+    }
+    return kNames[std::size(kNames) - 1].role == kClosingReaderScale;
+  };
+  static_assert(every_role_in_order());
+  return kNames[static_cast<size_t>(role)].suffix;
 }
 
 const char* StackName(Stack stack) { return stack == Stack::kEncoder ? "encoder" : "decoder"; }

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "kernels/convert.h"
 #include "kernels/cross_entropy.h"
+#include "kernels/embedding.h"
 #include "kernels/linear.h"
 #include "runtime/check.h"
 
@@ -81,6 +83,89 @@ LossSums OutputHead::Losses(const SublayerContext& context, Vector row_nll) cons
     if (!row_nll.empty()) row_nll[i] = rows[count + i];
   }
   return sums;
+}
+
+namespace {
+
+// The masked rows, of which the source is the table.
+ConstTokens MaskedRows(const SublayerContext& context) {
+  return {context.batch.target_input.data(), context.batch.target_rows()};
+}
+
+DeviceTokens DeviceRows(const SublayerContext& context) {
+  return context.device_batch == nullptr ? DeviceTokens() : context.device_batch->target;
+}
+
+}  // namespace
+
+MaskedHead::MaskedHead(const ModelPlan& plan, const ActivationCapacity& capacity, Purpose purpose, ArenaLayout& layout)
+    : OutputHead(plan, capacity, purpose),
+      weight_(plan.ParameterOf(sublayer_, ParameterRole::kHeadWeight)),
+      bias_(plan.ParameterOf(sublayer_, ParameterRole::kHeadBias)),
+      norm_(plan, sublayer_, ParameterRole::kHeadNormScale),
+      activation_(plan.options.block.activation),
+      storage_(plan.compute_storage),
+      width_(plan.options.d_model),
+      saved_bytes_(purpose == Purpose::kTraining ? capacity.source_rows * width_ * BytesOf(Storage::kFloat32) : 0) {
+  const int64_t bytes = capacity.target_rows * width_ * BytesOf(storage_);
+  for (ArenaSlice* slice : {&gathered_slice_, &product_slice_, &activated_slice_}) {
+    *slice = layout.ReserveBytes("workspace", bytes);
+  }
+  statistics_slice_ = layout.Reserve<float>("workspace", 2 * capacity.target_rows);
+}
+
+void MaskedHead::Bind(const Arena& arena) {
+  gathered_ = arena.Get<std::byte>(gathered_slice_);
+  product_ = arena.Get<std::byte>(product_slice_);
+  activated_ = arena.Get<std::byte>(activated_slice_);
+  statistics_ = arena.Get<float>(statistics_slice_);
+}
+
+void MaskedHead::Forward(const SublayerContext& context, const PartTensors& tensors) const {
+  context.Observe({.tensor = DepthTensor::kModelOutput, .sublayer = sublayer_, .values = tensors.x});
+  const Matrix d_x(reinterpret_cast<float*>(tensors.saved), tensors.x.rows, width_);
+  const bool training = context.scalars.training;
+  if (training) context.stream.Clear(d_x.data, d_x.rows * width_ * BytesOf(Storage::kFloat32));
+  const int64_t rows = context.batch.target_rows();
+  if (rows == 0) return;
+  const AnyMatrix u = Rows(gathered_, rows), z = Rows(product_, rows), a = Rows(activated_, rows);
+  EmbeddingForward(context.stream, {.tokens = MaskedRows(context),
+                                    .offsets = context.offsets(Stack::kDecoder),
+                                    .table = tensors.x,
+                                    .device_tokens = DeviceRows(context),
+                                    .x = u});
+  LinearForward(context.stream, {.x = u,
+                                 .weight = context.parameters.ProductWeight(weight_),
+                                 .bias = context.parameters.ProductBias(bias_),
+                                 .y = z});
+  ActivationForward(context.stream, {.activation = activation_, .z = z, .y = a});
+  const AnyMatrix v = context.workspace.branch(rows);
+  norm_.Forward(context, a, v, statistics_);
+  const AnyMatrix d_v = training ? context.workspace.branch_input_gradient(rows) : AnyMatrix();
+  ForwardRows(context, v, d_v);
+  if (training) Backward(context, d_v, d_x);
+}
+
+void MaskedHead::Backward(const SublayerContext& context, AnyMatrix d_v, Matrix d_x) const {
+  const ParameterStore& parameters = context.parameters;
+  const int64_t rows = d_v.rows;
+  const AnyMatrix u = Rows(gathered_, rows), z = Rows(product_, rows);
+  norm_.Backward(context, Rows(activated_, rows), statistics_, d_v, d_v);
+  ActivationBackward(context.stream, {.activation = activation_, .z = z, .dy = d_v, .dz = d_v});
+  LinearBackwardWeight(
+      context.stream,
+      {.dy = d_v, .x = u, .d_weight = parameters.Gradient(weight_), .d_bias = parameters.GradientVector(bias_)});
+  LinearBackwardInput(context.stream, {.dy = d_v, .weight = parameters.ProductWeight(weight_), .dx = u});
+  EmbeddingBackward(context.stream,
+                    {.tokens = MaskedRows(context), .dx = u, .device_tokens = DeviceRows(context), .d_table = d_x});
+}
+
+void MaskedHead::BackwardInput(const SublayerContext& context, const PartTensors& tensors, int32_t) const {
+  if (tensors.d_x.storage == Storage::kFloat32) {
+    return context.stream.Copy(tensors.d_x.data, tensors.saved, tensors.d_x.bytes());
+  }
+  const ConstMatrix d_x(reinterpret_cast<const float*>(tensors.saved), tensors.d_x.rows, width_);
+  Convert(context.stream, {.from = d_x, .to = tensors.d_x});
 }
 
 }  // namespace hadal

@@ -14,9 +14,9 @@
 // the shifted input [R, d]; g ⊙ σ(u) ⊙ c [R, Q]; output [R, Q] of `inner`. Only for the input half: q|k|v|u,
 // log-sum-exp [R, H]; c, if there is a gate; statistics [2R] of `inner`.
 // Pending: the gradients of q|k|v|u.
+#include "kernels/activation.h"
 #include "kernels/attention.h"
-#include "kernels/glu.h"
-#include "kernels/head_scale.h"
+#include "kernels/head_norm.h"
 #include "kernels/linear.h"
 #include "layers/branch_parts.h"
 #include "layers/chunk_part.h"
@@ -75,7 +75,7 @@ class SelfAttention final : public Branch {
   bool adds_output_bias_;
   InputShift shift_;
   HeadNorms head_norms_;
-  InnerNorm inner_;
+  PlainNorm inner_;
   Storage storage_;
   int64_t d_model_, query_width_, key_width_;
   int32_t heads_, group_, reach_;

@@ -5,8 +5,8 @@
 #include <numeric>
 #include <string>
 
+#include "kernels/activation.h"
 #include "kernels/embedding.h"
-#include "kernels/glu.h"
 #include "kernels/linear.h"
 #include "kernels/unfold.h"
 #include "layers/chunk_part.h"

@@ -6,9 +6,10 @@
 // Utterances are packed; no convolution reads across their borders. n frames become SubsampledRows(n) rows of y.
 // Shapes: frames [F, W], conv_0's result [R_0, C/2], R_0 ≤ 2R, y [R, d]; weights [out, in·5], Conv1d's [out, in, 5].
 // Storage: frames and gradients are fp32, y is stored as the residual stream, all else as products read and write.
-// Numerics: kernels/unfold.h, glu.h, linear.h. Both directions work on kRows rows at a time (a device: kDeviceRows),
-// which is part of the order of accumulation. Saved: the inputs of both GLUs [R_0, C] and [R, 2d]; backward overwrites
-// them with their gradients. All of backward is in BackwardInput, since the gradient of the frames is not needed.
+// Numerics: kernels/unfold.h, activation.h, linear.h. Both directions work on kRows rows at a time (a device:
+// kDeviceRows), which is part of the order of accumulation. Saved: the inputs of both GLUs [R_0, C] and [R, 2d];
+// backward overwrites them with their gradients. All of backward is in BackwardInput, since the gradient of the frames
+// is not needed.
 // On a device R_0 = 2R for utterances of any lengths, so that launches depend on R alone; rows after the utterances'
 // rows are padding.
 #pragma once

@@ -1,13 +1,88 @@
 #include "layers/token_embedding.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include "kernels/embedding.h"
+#include "kernels/linear.h"
 #include "kernels/residual_norm.h"
 #include "layers/position_tables.h"
+#include "runtime/check.h"
 
 namespace hadal {
+
+AdaptiveInput::AdaptiveInput(const ModelPlan& plan, int32_t sublayer, int64_t rows, Purpose purpose,
+                             ArenaLayout& layout)
+    : sublayer_(sublayer),
+      table_(plan.sublayers[sublayer].table),
+      width_(plan.options.d_model),
+      rows_(rows),
+      bands_(AdaptiveBands(plan.options)) {
+  block_slice_ = layout.Reserve<float>("workspace", 2 * kAdaptiveRows * width_);
+  index_slice_ = layout.Reserve<int32_t>("workspace", 2 * kAdaptiveRows);
+  number_slice_ = layout.ReserveLasting<int32_t>("weights", rows);
+  if (purpose == Purpose::kTraining) gradient_slice_ = layout.Reserve<float>("workspace", rows * width_);
+}
+
+void AdaptiveInput::Bind(const Arena& arena) {
+  block_ = arena.Get<float>(block_slice_);
+  index_ = arena.Get<int32_t>(index_slice_);
+  row_numbers_ = arena.Get<int32_t>(number_slice_);
+  gradient_ = arena.Get<float>(gradient_slice_);
+  if (arena.device() == nullptr) std::iota(row_numbers_, row_numbers_ + rows_, 0);
+}
+
+Matrix AdaptiveInput::ClearedGradient(int64_t rows) const {
+  HADAL_CHECK_LE(rows, rows_);
+  std::fill_n(gradient_, rows * width_, 0.0f);
+  return {gradient_, rows, width_};
+}
+
+Matrix AdaptiveInput::Gather(const ParameterStore& parameters, const AdaptiveBand& band, ConstTokens tokens,
+                             ConstTokens rows) const {
+  const ConstMatrix table = parameters.ProductWeight(table_ + TableOfBand(band.index)).floats();
+  const Matrix gathered(block_, rows.size, band.width);
+  for (int64_t i = 0; i < rows.size; ++i) {
+    const int32_t place = index_[kAdaptiveRows + i] = tokens[rows[i]] - band.first;
+    std::copy_n(table.row(place), band.width, gathered.row(i));
+  }
+  return gathered;
+}
+
+void AdaptiveInput::Lookup(const Stream& stream, const ParameterStore& parameters, ConstTokens tokens, Matrix x) const {
+  HADAL_CHECK(stream.device() == nullptr);
+  const int32_t bands = static_cast<int32_t>(bands_.size());
+  for (const AdaptiveBand& band : bands_) {
+    const ConstAnyMatrix projection = parameters.ProductWeight(table_ + ProjectionOfBand(band.index, bands));
+    ForBandRows(tokens, band, {index_, kAdaptiveRows}, [&](ConstTokens rows) {
+      const Matrix projected(block_ + kAdaptiveRows * width_, rows.size, width_);
+      LinearForward(stream, {.x = Gather(parameters, band, tokens, rows), .weight = projection, .y = projected});
+      for (int64_t i = 0; i < rows.size; ++i) std::copy_n(projected.row(i), width_, x.row(rows[i]));
+    });
+  }
+}
+
+void AdaptiveInput::AddGradients(const Stream& stream, const ParameterStore& parameters, ConstTokens tokens,
+                                 ConstMatrix d_x) const {
+  const int32_t bands = static_cast<int32_t>(bands_.size());
+  for (const AdaptiveBand& band : bands_) {
+    const int32_t projection = table_ + ProjectionOfBand(band.index, bands);
+    const int32_t table = table_ + TableOfBand(band.index);
+    ForBandRows(tokens, band, {index_, kAdaptiveRows}, [&](ConstTokens rows) {
+      const Matrix d_projected(block_ + kAdaptiveRows * width_, rows.size, width_);
+      for (int64_t i = 0; i < rows.size; ++i) std::copy_n(d_x.row(rows[i]), width_, d_projected.row(i));
+      const Matrix gathered = Gather(parameters, band, tokens, rows);
+      LinearBackwardWeight(
+          stream, {.dy = d_projected, .x = gathered, .d_weight = parameters.TableGradient(sublayer_, projection)});
+      LinearBackwardInput(stream, {.dy = d_projected, .weight = parameters.ProductWeight(projection), .dx = gathered});
+      EmbeddingBackward(stream, {.tokens = {index_ + kAdaptiveRows, rows.size},
+                                 .dx = gathered,
+                                 .d_table = parameters.TableGradient(sublayer_, table)});
+    });
+  }
+}
 
 TokenEmbedding::TokenEmbedding(const ModelPlan& plan, int32_t sublayer, int64_t rows, Purpose purpose,
                                ArenaLayout& layout)
@@ -17,7 +92,7 @@ TokenEmbedding::TokenEmbedding(const ModelPlan& plan, int32_t sublayer, int64_t 
       multiplier_(plan.options.embedding_factor()),
       dropout_(plan.options.dropout),
       learned_positions_(plan.ParameterOf(sublayer, ParameterRole::kPositionTable)),
-      norm_scale_(plan.ParameterOf(sublayer, ParameterRole::kEmbeddingNormScale)),
+      norm_(plan, sublayer, ParameterRole::kEmbeddingNormScale),
       storage_(plan.residual_storage(stack_)),
       rows_(rows),
       width_(plan.options.d_model) {
@@ -36,7 +111,7 @@ void TokenEmbedding::Bind(const Arena& arena) {
 }
 
 int64_t TokenEmbedding::saved_bytes() const {
-  if (norm_scale_ < 0) return 0;
+  if (!norm_.present()) return 0;
   SavedTensors<std::byte> saved(nullptr);
   saved.Take(storage_, rows_, width_);
   saved.TakeFloats(2, rows_);
@@ -54,13 +129,7 @@ TokenEmbedding::Saved TokenEmbedding::SavedIn(std::byte* memory, int64_t rows) c
 void TokenEmbedding::Norm(const Stream& stream, const ParameterStore& parameters, const Workspace& workspace,
                           const Saved& saved, const Dropout& dropout, AnyMatrix y) const {
   const AnyMatrix normed = workspace.branch(y.rows);
-  ResidualNormForward(stream, {.residual = saved.sum,
-                               .scale = parameters.WeightVector(norm_scale_),
-                               .shift = parameters.WeightVector(parameters.plan().NormShift(norm_scale_)),
-                               .form = parameters.plan().norm_form(),
-                               .normed = normed,
-                               .mean = saved.mean,
-                               .rstd = saved.rstd});
+  norm_.Forward(stream, parameters, saved.sum, normed, saved.mean, saved.rstd);
   ResidualNormForward(stream,
                       {.residual = saved.sum, .branch = normed, .residual_gain = 0, .dropout = dropout, .sum = y});
 }
@@ -88,7 +157,7 @@ void TokenEmbedding::Forward(const SublayerContext& context, const PartTensors& 
     table = tensors.y;
   }
   const Dropout dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual);
-  const bool norms = norm_scale_ >= 0;
+  const bool norms = norm_.present();
   const Saved saved = norms ? SavedIn(tensors.saved, tokens.size) : Saved();
   EmbeddingForward(context.stream, {.tokens = tokens,
                                     .offsets = context.offsets(stack_),
@@ -118,12 +187,11 @@ void TokenEmbedding::ForwardAt(const Stream& stream, const ParameterStore& param
                             .multiplier = multiplier_,
                             .device_tokens = device_tokens,
                             .x = x});
-  if (norm_scale_ < 0) return;
+  if (!norm_.present()) return;
   Norm(stream, parameters, workspace, {x, workspace.row_loss(x.rows), workspace.row_nll(x.rows)}, Dropout(), x);
 }
 
 void TokenEmbedding::BackwardNorm(const SublayerContext& context, const PartTensors& tensors) const {
-  const ParameterStore& parameters = context.parameters;
   const AnyMatrix d_normed = context.workspace.branch_input_gradient(tensors.d_y.rows);
   const Saved saved = SavedIn(tensors.saved, tensors.d_y.rows);
   ResidualNormBackward(context.stream, {.d_sum = tensors.d_y,
@@ -131,24 +199,14 @@ void TokenEmbedding::BackwardNorm(const SublayerContext& context, const PartTens
                                         .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual),
                                         .d_residual = tensors.d_y,
                                         .d_branch = d_normed});
-  ResidualNormBackward(context.stream, {.d_normed = d_normed,
-                                        .sum = saved.sum,
-                                        .mean = saved.mean,
-                                        .rstd = saved.rstd,
-                                        .scale = parameters.WeightVector(norm_scale_),
-                                        .form = context.plan().norm_form(),
-                                        .d_residual = tensors.d_y,
-                                        .d_scale = parameters.GradientVector(norm_scale_),
-                                        .d_shift = parameters.GradientVector(context.plan().NormShift(norm_scale_)),
-                                        .partials = context.workspace.norm_partials(),
-                                        .batch = context.gradients});
+  norm_.Backward(context, saved.sum, saved.mean, saved.rstd, d_normed, tensors.d_y);
 }
 
 void TokenEmbedding::BackwardInput(const SublayerContext& context, const PartTensors& tensors, int32_t) const {
   context.Observe({.tensor = DepthTensor::kOutputGradient, .sublayer = sublayer_, .values = tensors.d_y});
   const ConstTokens tokens = Tokens(context);
   const Matrix looked_up = adaptive_ ? adaptive_->ClearedGradient(tokens.size) : Matrix();
-  const bool norms = norm_scale_ >= 0;
+  const bool norms = norm_.present();
   if (norms) BackwardNorm(context, tensors);
   EmbeddingBackward(
       context.stream,

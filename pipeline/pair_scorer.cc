@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -77,6 +78,7 @@ absl::StatusOr<std::vector<PairScore>> PairScorer::Score(std::span<const SampleV
 absl::StatusOr<std::vector<PairScore>> PairScorer::ScoreBlocks(std::span<const TextBlock> blocks) {
   std::vector<PackedBatch> batches;
   std::vector<int64_t> unscored;
+  const ModelOptions& model = checkpoint_.plan().options;
   for (const TextBlock& block : blocks) {
     HADAL_CHECK_LE(std::ssize(block.tokens), longest_tokens() + 2);
     const int64_t rows = std::ssize(block.tokens) - 1;
@@ -84,26 +86,22 @@ absl::StatusOr<std::vector<PairScore>> PairScorer::ScoreBlocks(std::span<const T
       ClearBatch(batches.emplace_back());
       batches.back().micro_batch = static_cast<int32_t>(batches.size()) - 1;
     }
-    PackedBatch& batch = batches.back();
-    batch.target_input.insert(batch.target_input.end(), block.tokens.begin(), block.tokens.end() - 1);
-    batch.target.insert(batch.target.end(), block.tokens.begin() + 1, block.tokens.end());
-    batch.source_offsets.push_back(0);
-    batch.target_offsets.push_back(static_cast<int32_t>(batch.target.size()));
-    batch.samples.push_back(std::ssize(unscored));
+    const TextForm form{.start_token = model.start_token, .block = 1, .document_mask = model.document_mask};
+    AppendSentence({.target = block.tokens, .has_source = false, .form = form}, std::ssize(unscored), batches.back());
     unscored.push_back(block.context);
   }
   HADAL_ASSIGN_OR_RETURN(const std::vector<float> row_nll, RowLosses(batches));
-  return Sum(batches, row_nll, unscored);
+  return Sum(batches, row_nll, std::move(unscored));
 }
 
 std::vector<PairScore> PairScorer::Sum(std::span<const PackedBatch> batches, std::span<const float> row_nll,
-                                       std::span<const int64_t> unscored) {
+                                       std::vector<int64_t> unscored) {
   std::vector<PairScore> scores(unscored.size());
   size_t row = 0;
   for (const PackedBatch& batch : batches) {
     for (int64_t n = 0; n < batch.sentences(); ++n) {
       for (int32_t r = batch.target_offsets[n]; r < batch.target_offsets[n + 1]; ++r, ++row) {
-        if (r - batch.target_offsets[n] < unscored[batch.samples[n]]) continue;
+        if (unscored[batch.samples[n]]-- > 0) continue;  // a block may be several sentences
         scores[batch.samples[n]].log_probability -= row_nll[row];
         ++scores[batch.samples[n]].tokens;
       }

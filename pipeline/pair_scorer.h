@@ -48,8 +48,9 @@ class PairScorer {
   // Returns the scores on every rank, in the order of `pairs` (the same on every rank).
   // REQUIRES: no side longer than longest_tokens(); pairs have a source if and only if the model has an encoder.
   absl::StatusOr<std::vector<PairScore>> Score(std::span<const SampleView> pairs);
-  // Returns the scores of blocks of text on every rank, in the order of `blocks` (the same on every rank). REQUIRES: a
-  // language model; no block of more than longest_tokens() + 1 tokens.
+  // Returns the scores of blocks of text on every rank, in the order of `blocks` (the same on every rank). If the model
+  // has read blocks with a document mask, attention and positions begin anew at each document. REQUIRES: a language
+  // model; no block of more than longest_tokens() + 1 tokens.
   absl::StatusOr<std::vector<PairScore>> ScoreBlocks(std::span<const TextBlock> blocks);
 
  private:
@@ -60,7 +61,7 @@ class PairScorer {
   absl::StatusOr<std::vector<float>> RowLosses(const std::vector<PackedBatch>& batches);
   // Returns the score of each sample, without its first unscored[sample] rows.
   static std::vector<PairScore> Sum(std::span<const PackedBatch> batches, std::span<const float> row_nll,
-                                    std::span<const int64_t> unscored);
+                                    std::vector<int64_t> unscored);
 
   ModelCheckpoint& checkpoint_;
   Communicator& communicator_;

@@ -11,7 +11,7 @@
 #include "pipeline/instruments/failed_step_search.h"
 #include "pipeline/learning_rate.h"
 #include "pipeline/run_health.h"
-#include "pipeline/run_info.h"
+#include "pipeline/step_report.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {

@@ -12,18 +12,35 @@
 #pragma once
 
 #include <concepts>
+#include <cstdint>
 #include <limits>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 
 #include "absl/numeric/int128.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/choice_words.h"
 
 namespace hadal {
+
+// Parses JSON from untrusted files: nlohmann-json with limits, and with absl::Status instead of exceptions.
+//
+// Besides malformed JSON it refuses: text longer than max_bytes; nesting deeper than max_depth (detected while parsing,
+// before anything is built); an object with a duplicate key (parsers disagree on which one counts); invalid UTF-8.
+// Thread safety: pure functions. Memory: at most about 16 bytes per byte of text. Time: linear.
+struct StrictJsonLimits {
+  int64_t max_bytes = 0;
+  int max_depth = 8;
+};
+
+// Errors: DataLoss; the message starts with `what` (for example a path). REQUIRES: limits.max_bytes is set.
+absl::StatusOr<nlohmann::json> ParseStrictJson(std::string_view text, const StrictJsonLimits& limits,
+                                               const std::string& what);
 
 // Returns the number if `value` is an integer, else nullopt. The result holds every integer that the parser accepts.
 std::optional<absl::int128> JsonInteger(const nlohmann::json& value);

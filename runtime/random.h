@@ -31,7 +31,7 @@ enum class RandomSite : uint32_t {
   kResidual = 0,    // a sublayer's output before the residual addition; the embedding sum
   kAttention = 1,   // attention probabilities
   kActivation = 2,  // the feed-forward hidden layer, after ReLU
-  kFrameMask = 3,   // SpecAugment (runtime/data/spec_augment.h)
+  kFrameMask = 3,   // SpecAugment (runtime/data/input_masks.h)
   kInitialization = 6,
   kSampling = 7,
 };

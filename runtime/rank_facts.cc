@@ -96,43 +96,19 @@ std::string DescribeRanks(const std::vector<int>& which, std::span<const std::st
                       of_these.size() == 1 ? " (host " : " (hosts ", absl::StrJoin(of_these, ", "), ")");
 }
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RankFacts, rank, host, local_rank, ranks_on_host, cpus, online_cpus,
+                                                threads, instruction_sets, binary_crc32c, environment_rank,
+                                                open_files_limit, memory_limit_bytes, available_bytes,
+                                                shared_memory_bytes)
+
 std::string FactsToJson(const RankFacts& facts) {
-  return nlohmann::json{{"rank", facts.rank},
-                        {"host", facts.host},
-                        {"local_rank", facts.local_rank},
-                        {"ranks_on_host", facts.ranks_on_host},
-                        {"cpus", facts.cpus},
-                        {"online_cpus", facts.online_cpus},
-                        {"threads", facts.threads},
-                        {"instruction_sets", facts.instruction_sets},
-                        {"binary_crc32c", facts.binary_crc32c},
-                        {"environment_rank", facts.environment_rank},
-                        {"open_files_limit", facts.open_files_limit},
-                        {"memory_limit_bytes", facts.memory_limit_bytes},
-                        {"available_bytes", facts.available_bytes},
-                        {"shared_memory_bytes", facts.shared_memory_bytes}}
-      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return nlohmann::json(facts).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 absl::StatusOr<RankFacts> FactsFromJson(const std::string& text) {
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains("rank")) {
-    return absl::InternalError("a rank sent facts that cannot be read; start every rank with the same binary");
-  }
-  return RankFacts{.rank = json.value("rank", 0),
-                   .host = json.value("host", ""),
-                   .local_rank = json.value("local_rank", 0),
-                   .ranks_on_host = json.value("ranks_on_host", 1),
-                   .cpus = json.value("cpus", std::vector<int>()),
-                   .online_cpus = json.value("online_cpus", 0),
-                   .threads = json.value("threads", 1),
-                   .instruction_sets = json.value("instruction_sets", int64_t{0}),
-                   .binary_crc32c = json.value("binary_crc32c", uint32_t{0}),
-                   .environment_rank = json.value("environment_rank", ""),
-                   .open_files_limit = json.value("open_files_limit", int64_t{-1}),
-                   .memory_limit_bytes = json.value("memory_limit_bytes", int64_t{-1}),
-                   .available_bytes = json.value("available_bytes", int64_t{-1}),
-                   .shared_memory_bytes = json.value("shared_memory_bytes", int64_t{-1})};
+  if (json.is_object() && json.contains("rank")) return json.get<RankFacts>();
+  return absl::InternalError("a rank sent facts that cannot be read; start every rank with the same binary");
 }
 
 }  // namespace hadal

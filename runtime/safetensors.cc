@@ -13,8 +13,8 @@
 #include "runtime/bytes.h"
 #include "runtime/check.h"
 #include "runtime/crc32c.h"
+#include "runtime/json_fields.h"
 #include "runtime/status_macros.h"
-#include "runtime/strict_json.h"
 
 namespace hadal {
 

@@ -6,7 +6,7 @@ cd "${1:?usage: check_arrows.sh SOURCE_DIR}" || exit 2
 
 failures=0
 for folder in runtime/comm kernels/cuda pipeline/{schedule,options,layout,stage,exchange,checkpoint,decode,engine,instruments} layers \
-              tools/{config,output,drawing,corpus,plan,bench,checkpoint,translate,report,compare,doctor,train} launch; do
+              tools/{config,output,corpus,plan,bench,checkpoint,translate,report,compare,doctor,train} launch; do
   [ -d $folder ] || { echo "there is no folder $folder: its includes are not checked"; failures=1; }
 done
 # forbid FOLDER PATTERN: no file below FOLDER includes a path that starts with PATTERN.
@@ -34,7 +34,7 @@ in_order() {
 }
 in_order pipeline schedule options layout stage exchange checkpoint decode engine instruments
 for folder in schedule options layout stage exchange checkpoint decode engine instruments; do forbid pipeline/$folder 'pipeline/[a-z_0-9]+\.h'; done
-in_order tools config output drawing corpus plan bench checkpoint translate report compare doctor train
+in_order tools config output corpus plan bench checkpoint translate report compare doctor train
 forbid launch '(configs|tools|tests)/'
 forbid tools 'tests/'
 # Within runtime, the machine does not know its neighbours or its corpora.

@@ -10,7 +10,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 # In tree/: a file a room, which passes every check.
 fresh_tree() {
   rm -rf tree
-  mkdir -p tree/{configs,docs,kernels/cuda,launch,layers,pipeline/{schedule,options,layout,stage,exchange,checkpoint,decode,engine,instruments},runtime/{comm,data},tests,tools/{config,output,drawing,corpus,plan,bench,checkpoint,translate,report,compare,doctor,train}}
+  mkdir -p tree/{configs,docs,kernels/cuda,launch,layers,pipeline/{schedule,options,layout,stage,exchange,checkpoint,decode,engine,instruments},runtime/{comm,data},tests,tools/{config,output,corpus,plan,bench,checkpoint,translate,report,compare,doctor,train}}
   cp "$here/../.clang-format" "$here/../.clang-tidy" tree
   local file
   for file in kernels/cuda/add.cu tools/hadal.cc layers/layer.h pipeline/{trainer,stage/stage,checkpoint/file,instruments/probe}.h runtime/comm/world.h tools/plan.h; do
@@ -42,7 +42,7 @@ test_arrows() {
   for rule in runtime:kernels/add.h runtime:tests/any.h kernels:layers/layer.h kernels:runtime/comm/world.h layers:pipeline/stage/stage.h \
               layers:runtime/comm/world.h pipeline:tools/plan.h pipeline/checkpoint:pipeline/decode/any.h \
               pipeline/engine:pipeline/instruments/probe.h pipeline/layout:pipeline/stage/stage.h pipeline/stage:pipeline/trainer.h \
-              launch:tools/any.h launch:configs/any.h tools/plan:tools/report/report.h tools/output:tools/drawing/svg.h tools:tests/any.h launch:tests/any.h; do
+              launch:tools/any.h launch:configs/any.h tools/plan:tools/report/report.h tools/output:tools/corpus/any.h tools:tests/any.h launch:tests/any.h; do
     plant "${rule%%:*}/new.h" "#include \"${rule#*:}\""; found 'includes against the arrows' "^${rule%%:*}/new.h:1:.*${rule#*:}"
   done
   plant runtime/new.cc '#include "runtime/data/corpus.h"'; found 'runtime includes its own subfolders' '^runtime/new.cc:1:'

@@ -104,6 +104,11 @@ CommandOption CommandOption::OneValueEach() {
   return *this;
 }
 
+CommandOption CommandOption::MayLackValue() {
+  option_->expected(0, 1);
+  return *this;
+}
+
 CommandOption CommandOption::SplitAt(char separator) {
   option_->delimiter(separator);
   return *this;

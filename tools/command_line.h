@@ -48,6 +48,8 @@ class CommandOption {
 
   // For a vector: takes one value each time the option is given, so that the next word is an argument again.
   CommandOption OneValueEach();
+  // The value may be missing: "".
+  CommandOption MayLackValue();
   // For a vector: splits one word into several values at `separator`.
   CommandOption SplitAt(char separator);
 

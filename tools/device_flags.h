@@ -6,6 +6,12 @@
 namespace hadal {
 
 // Adds --device to `command`, which sets request.kind; `request` must outlive CommandLine::Run.
-void AddDeviceFlags(Command command, DeviceRequest& request);
+inline void AddDeviceFlags(Command command, DeviceRequest& request) {
+  command
+      .AddOption("--device", request.kind,
+                 "Where to compute: auto (a GPU if there is one that supports the model), cpu or cuda")
+      .OneOf({"auto", "cpu", "cuda"})
+      .ShowDefault();
+}
 
 }  // namespace hadal

@@ -30,7 +30,6 @@
 #include "tools/corpus/prepare.h"
 #include "tools/plan/schedule_command.h"
 #include "tools/plan/simulate.h"
-#include "tools/report/curve.h"
 #include "tools/report/summary.h"
 #include "tools/translate/metric_commands.h"
 
@@ -62,7 +61,7 @@ constexpr AddCommand kCommands[] = {
     hadal::AddCurveCommand,              // loss curves of runs
     hadal::AddSummaryCommand,            // runs, their time and their scaling, as text
     hadal::AddReportCommand,             // the same as one HTML file
-    hadal::AddScheduleCommand,           // the instructions of a schedule, drawn or checked
+    hadal::AddScheduleCommand,           // a schedule, drawn
     hadal::AddSimulateCommand,           // a schedule on ranks, costs and links given as options
     hadal::AddDoctorCommand,             // the ranks, links and files of a job, before it runs
     hadal::AddBenchCommand,              // how fast a step and each kernel are

@@ -1,30 +1,109 @@
 #include "tools/python_child.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
-#include "tools/deferred_signals.h"
 #include "tools/tool_exit_code.h"
 
 namespace hadal {
 namespace {
+
+// Defers TERM, INT and HUP while something half written or a child exists: what is half written is removed and the
+// child ends, then the signal takes its effect on this process. Signals that are ignored (nohup) stay ignored.
+// Threads: those that the object's thread starts meanwhile defer them, too; a thread that was there before does not.
+class DeferredSignals {
+ public:
+  DeferredSignals();
+  // A signal that has arrived takes its effect now, if this is the outermost object. So declare it before what removes
+  // the half-written files.
+  ~DeferredSignals();
+  DeferredSignals(const DeferredSignals&) = delete;
+  DeferredSignals& operator=(const DeferredSignals&) = delete;
+
+  // Waits for a child's end, passes on to it the signals that arrive meanwhile, and kills it at the second INT.
+  // Returns what waitpid reports. Errors: Internal.
+  absl::StatusOr<int> WaitFor(pid_t child) const;
+
+  // In a child between vfork and exec: the deferred signals take their default effect.
+  void EndInChild() const;
+
+ private:
+  sigset_t signals_;          // those that are deferred
+  sigset_t before_;           // this thread's mask
+  mutable int received_ = 0;  // by WaitFor
+};
+
+constexpr int kDeferred[] = {SIGTERM, SIGINT, SIGHUP};
+
+DeferredSignals::DeferredSignals() {
+  sigemptyset(&signals_);
+  for (const int signal : kDeferred) {
+    struct sigaction action = {};
+    sigaction(signal, nullptr, &action);
+    if (action.sa_handler != SIG_IGN) sigaddset(&signals_, signal);
+  }
+  sigset_t blocked = signals_;
+  sigaddset(&blocked, SIGCHLD);  // WaitFor waits for it
+  pthread_sigmask(SIG_BLOCK, &blocked, &before_);
+}
+
+DeferredSignals::~DeferredSignals() {
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  if (received_ == 0 || sigismember(&before_, received_) == 1) return;
+  // The process is still there: a handler took the signal. If it has given the signal its default effect back, another
+  // thread ends the process (tools/output/staged_output.cc).
+  struct sigaction action = {};
+  sigaction(received_, nullptr, &action);
+  while (action.sa_handler == SIG_DFL) pause();
+}
+
+absl::StatusOr<int> DeferredSignals::WaitFor(pid_t child) const {
+  constexpr timespec kLongest = {.tv_sec = 1, .tv_nsec = 0};  // another thread may have taken SIGCHLD
+  sigset_t awaited = signals_;
+  sigaddset(&awaited, SIGCHLD);
+  int status = 0;
+  pid_t ended = 0;
+  while ((ended = waitpid(child, &status, WNOHANG)) == 0) {
+    const int signal = sigtimedwait(&awaited, nullptr, &kLongest);
+    if (signal <= 0 || signal == SIGCHLD) continue;
+    kill(child, signal == SIGINT && received_ == SIGINT ? SIGKILL : signal);
+    received_ = signal;
+  }
+  if (received_ != 0) kill(getpid(), received_);  // takes its effect at this object's end
+  if (ended < 0) return absl::InternalError(absl::StrCat("waiting for a child: ", std::strerror(errno)));
+  return status;
+}
+
+void DeferredSignals::EndInChild() const {
+  sigset_t blocked = signals_;
+  sigaddset(&blocked, SIGCHLD);
+  for (const int signal : kDeferred) {
+    if (sigismember(&signals_, signal) == 1) std::signal(signal, SIG_DFL);
+  }
+  pthread_sigmask(SIG_UNBLOCK, &blocked, nullptr);  // not before_: an outer object's
+}
 
 constexpr char kPathVariable[] = "PYTHONPATH=", kProgramVariable[] = "HADAL=";
 

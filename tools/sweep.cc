@@ -42,7 +42,6 @@
 #include "tools/compare/comparison_result.h"
 #include "tools/compare/comparison_runner.h"
 #include "tools/config/config_loading.h"
-#include "tools/output/output_rules.h"
 #include "tools/output/run_record.h"
 #include "tools/output/staged_output.h"
 #include "tools/plan/cost_files.h"

@@ -132,6 +132,32 @@ void ActivationBackwardRows(const ActivationBackwardArgs& args, int64_t begin, i
   }
 }
 
+void GluForwardRows(const GluForwardArgs& args, int64_t begin, int64_t end) {
+  const int64_t width = args.y.columns;
+  for (int64_t row = begin; row < end; ++row) {
+    const float *value = args.value.floats().row(row), *gate = args.gate.floats().row(row);
+    float* y = args.y.floats().row(row);
+    ForColumns(0, width, [&](auto d, int64_t c) HWY_ATTR {
+      hn::StoreU(hn::Mul(hn::LoadU(d, value + c), Sigmoid(d, hn::LoadU(d, gate + c))), d, y + c);
+    });
+  }
+}
+
+void GluBackwardRows(const GluBackwardArgs& args, int64_t begin, int64_t end) {
+  const int64_t width = args.dy.columns;
+  for (int64_t row = begin; row < end; ++row) {
+    const float *dy = args.dy.floats().row(row), *value = args.value.floats().row(row),
+                *gate = args.gate.floats().row(row);
+    float *d_value = args.d_value.floats().row(row), *d_gate = args.d_gate.floats().row(row);
+    ForColumns(0, width, [&](auto d, int64_t c) HWY_ATTR {
+      const auto share = Sigmoid(d, hn::LoadU(d, gate + c)), gradient = hn::LoadU(d, dy + c);
+      const auto slope = hn::Mul(share, hn::Sub(hn::Set(d, 1.0f), share));
+      hn::StoreU(hn::Mul(hn::Mul(gradient, hn::LoadU(d, value + c)), slope), d, d_gate + c);
+      hn::StoreU(hn::Mul(gradient, share), d, d_value + c);
+    });
+  }
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace hadal
 HWY_AFTER_NAMESPACE();
@@ -140,20 +166,27 @@ HWY_AFTER_NAMESPACE();
 
 namespace hadal {
 namespace {
+constexpr int64_t kGrain = 4;  // rows a thread takes at least
 HWY_EXPORT(ActivationForwardRows);
 HWY_EXPORT(ActivationBackwardRows);
+HWY_EXPORT(GluForwardRows);
+HWY_EXPORT(GluBackwardRows);
 }  // namespace
 
 void cpu::ActivationForward(const Stream& stream, const ActivationForwardArgs& args) {
-  stream.ForRanges(args.y.rows, 4, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(ActivationForwardRows)(args, begin, end);
-  });
+  ForRanges(stream, args.y.rows, kGrain, HWY_DYNAMIC_DISPATCH(ActivationForwardRows), args);
 }
 
 void cpu::ActivationBackward(const Stream& stream, const ActivationBackwardArgs& args) {
-  stream.ForRanges(args.dy.rows, 4, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(ActivationBackwardRows)(args, begin, end);
-  });
+  ForRanges(stream, args.dy.rows, kGrain, HWY_DYNAMIC_DISPATCH(ActivationBackwardRows), args);
+}
+
+void cpu::GluForward(const Stream& stream, const GluForwardArgs& args) {
+  ForRanges(stream, args.y.rows, kGrain, HWY_DYNAMIC_DISPATCH(GluForwardRows), args);
+}
+
+void cpu::GluBackward(const Stream& stream, const GluBackwardArgs& args) {
+  ForRanges(stream, args.dy.rows, kGrain, HWY_DYNAMIC_DISPATCH(GluBackwardRows), args);
 }
 
 }  // namespace hadal

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/cpu/attention.h"
+#include "kernels/cpu/operations.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention_forward.cc"

@@ -234,31 +234,23 @@ void MergeBlocks(const SourceReader& reader, const float* partials, int64_t bloc
 }  // namespace
 
 void cpu::ReadSourcesForward(const Stream& stream, const ReadSourcesForwardArgs& args) {
-  stream.ForRanges(args.y.rows / std::ssize(args.readers), 1, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(ReadSourcesForwardRows)(args, begin, end);
-  });
+  ForRanges(stream, args.y.rows / std::ssize(args.readers), 1, HWY_DYNAMIC_DISPATCH(ReadSourcesForwardRows), args);
 }
 
 void cpu::ReadOpenForward(const Stream& stream, const ReadOpenForwardArgs& args) {
-  stream.ForRanges(args.y.rows, 1, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(ReadOpenForwardRows)(args, begin, end);
-  });
+  ForRanges(stream, args.y.rows, 1, HWY_DYNAMIC_DISPATCH(ReadOpenForwardRows), args);
 }
 
 void cpu::ReadOpenBackward(const Stream& stream, const ReadOpenBackwardArgs& args) {
   const int64_t width = args.dh.columns, blocks = ReaderPartials(args.dh.rows, 1, 1);
-  stream.ForRanges(blocks, 1, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(ReadOpenBackwardBlocks)(args, begin, end);
-  });
+  ForRanges(stream, blocks, 1, HWY_DYNAMIC_DISPATCH(ReadOpenBackwardBlocks), args);
   if (!args.adds) MergeBlocks(args.reader, args.partials.data, blocks, width);
 }
 
 void cpu::ReadSourcesBackward(const Stream& stream, const ReadSourcesBackwardArgs& args) {
   const int64_t width = args.dh.columns, readers = std::ssize(args.readers);
   const int64_t blocks = ReaderPartials(args.dh.rows / readers, 1, 1);
-  stream.ForRanges(blocks, 1, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(ReadSourcesBackwardBlocks)(args, begin, end);
-  });
+  ForRanges(stream, blocks, 1, HWY_DYNAMIC_DISPATCH(ReadSourcesBackwardBlocks), args);
   for (int64_t q = 0; q < readers; ++q) {
     MergeBlocks(args.readers[q], args.partials.data + q * width, blocks, readers * width);
   }

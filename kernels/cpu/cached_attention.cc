@@ -1,4 +1,4 @@
-#include "kernels/cpu/cached_attention.h"
+#include "kernels/cpu/operations.h"
 
 #include <algorithm>
 #include <cmath>

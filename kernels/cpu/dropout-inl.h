@@ -2,7 +2,7 @@
 //
 //   FillDropoutFactors  elements [first, first + count) of a packed tensor
 //   DropoutWindow       the same for a loop over ascending elements, drawn a few rows at a time
-//   PhiloxRounds        the generator, for kernels that arrange draws differently (attention_dropout-inl.h)
+//   PhiloxRounds        the generator, for kernels that arrange draws differently (attention_tile-inl.h)
 //
 // The factors have the bits of DropoutFactor (runtime/random.h) on every instruction set. The scalar definition takes
 // about 13 ns per factor, this one 0.3 ns (AVX-512), so drawing a mask twice, in forward and backward, is cheaper than

@@ -85,15 +85,11 @@ HWY_EXPORT(EmbeddingBackwardColumns);
 }  // namespace
 
 void cpu::EmbeddingForward(const Stream& stream, const EmbeddingForwardArgs& args) {
-  stream.ForRanges(args.tokens.size, /*grain=*/16, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(EmbeddingForwardRows)(args, begin, end);
-  });
+  ForRanges(stream, args.tokens.size, /*grain=*/16, HWY_DYNAMIC_DISPATCH(EmbeddingForwardRows), args);
 }
 
 void cpu::EmbeddingBackward(const Stream& stream, const EmbeddingBackwardArgs& args) {
-  stream.ForRanges(args.dx.columns, /*grain=*/16, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(EmbeddingBackwardColumns)(args, begin, end);
-  });
+  ForRanges(stream, args.dx.columns, /*grain=*/16, HWY_DYNAMIC_DISPATCH(EmbeddingBackwardColumns), args);
 }
 
 }  // namespace hadal

@@ -88,6 +88,40 @@ void HeadNormBackwardBlocks(const HeadNormBackwardArgs& args, int64_t begin_bloc
   }
 }
 
+// to[h·D + j] = gain[h]·from[h·D + j] for one row. `to` may be `from`.
+HWY_INLINE void ScaleRow(const float* from, const ConstVector& gain, int64_t head_width, float* to) {
+  for (int64_t h = 0; h < gain.size; ++h) {
+    ForColumns(h * head_width, (h + 1) * head_width, [&](auto d, int64_t c) HWY_ATTR {
+      hn::StoreU(hn::Mul(hn::Set(d, gain[h]), hn::LoadU(d, from + c)), d, to + c);
+    });
+  }
+}
+
+void HeadScaleForwardRows(const HeadScaleForwardArgs& args, int64_t begin, int64_t end) {
+  const int64_t head_width = args.x.columns / args.gain.size;
+  for (int64_t row = begin; row < end; ++row)
+    ScaleRow(args.x.floats().row(row), args.gain, head_width, args.y.floats().row(row));
+}
+
+void HeadScaleBackwardBlocks(const HeadScaleBackwardArgs& args, int64_t begin_block, int64_t end_block) {
+  const int64_t heads = args.gain.size, head_width = args.dy.columns / heads;
+  for (int64_t block = begin_block; block < end_block; ++block) {
+    float* sums = args.partials.data + block * heads;
+    std::fill_n(sums, heads, 0.0f);
+    const int64_t end = std::min(args.dy.rows, (block + 1) * kHeadScaleRowBlock);
+    for (int64_t row = block * kHeadScaleRowBlock; row < end; ++row) {
+      const float *dy = args.dy.floats().row(row), *x = args.x.floats().row(row);
+      for (int64_t h = 0; h < heads; ++h) {
+        const int64_t first = h * head_width;
+        sums[h] += SumColumns(head_width, [&](auto d, int64_t c) HWY_ATTR {
+          return hn::Mul(hn::LoadU(d, dy + first + c), hn::LoadU(d, x + first + c));
+        });
+      }
+      ScaleRow(dy, args.gain, head_width, args.dx.floats().row(row));
+    }
+  }
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace hadal
 HWY_AFTER_NAMESPACE();
@@ -98,23 +132,33 @@ namespace hadal {
 namespace {
 HWY_EXPORT(HeadNormForwardRows);
 HWY_EXPORT(HeadNormBackwardBlocks);
+HWY_EXPORT(HeadScaleForwardRows);
+HWY_EXPORT(HeadScaleBackwardBlocks);
 }  // namespace
 
 void cpu::HeadNormForward(const Stream& stream, const HeadNormForwardArgs& args) {
-  stream.ForRanges(args.x.rows, kHeadNormRowBlock, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(HeadNormForwardRows)(args, begin, end);
-  });
+  ForRanges(stream, args.x.rows, kHeadNormRowBlock, HWY_DYNAMIC_DISPATCH(HeadNormForwardRows), args);
 }
 
 void cpu::HeadNormBackward(const Stream& stream, const HeadNormBackwardArgs& args) {
   const int64_t blocks = (args.dy.rows + kHeadNormRowBlock - 1) / kHeadNormRowBlock, width = args.scale.size;
-  stream.ForRanges(blocks, 1, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(HeadNormBackwardBlocks)(args, begin, end);
-  });
+  ForRanges(stream, blocks, 1, HWY_DYNAMIC_DISPATCH(HeadNormBackwardBlocks), args);
   for (int64_t block = 0; block < blocks; ++block) {
     const float* sums = args.partials.data + block * 2 * width;
     for (int64_t c = 0; c < width; ++c) args.d_scale[c] += sums[c];
     for (int64_t c = 0; c < args.d_shift.size; ++c) args.d_shift[c] += sums[width + c];
+  }
+}
+
+void cpu::HeadScaleForward(const Stream& stream, const HeadScaleForwardArgs& args) {
+  ForRanges(stream, args.x.rows, kHeadScaleRowBlock, HWY_DYNAMIC_DISPATCH(HeadScaleForwardRows), args);
+}
+
+void cpu::HeadScaleBackward(const Stream& stream, const HeadScaleBackwardArgs& args) {
+  const int64_t blocks = (args.dy.rows + kHeadScaleRowBlock - 1) / kHeadScaleRowBlock;
+  ForRanges(stream, blocks, 1, HWY_DYNAMIC_DISPATCH(HeadScaleBackwardBlocks), args);
+  for (int64_t block = 0; block < blocks; ++block) {
+    for (int64_t h = 0; h < args.gain.size; ++h) args.d_gain[h] += args.partials[block * args.gain.size + h];
   }
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "hwy/cache_control.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/hyper_connection.cc"
 #include "hwy/foreach_target.h"
@@ -20,7 +22,7 @@ constexpr int64_t kUsualResiduals = 4;  // loops over so many residuals are unro
 template <int kResiduals>
 void ReadForwardRows(const HyperReadForwardArgs& args, int64_t begin, int64_t end) {
   const int64_t width = args.u.columns, residuals = ResidualsOf<kResiduals>(args.x, width);
-  HWY_ALIGN float maps[kMostMaps * kRowLanes], rstd[kRowLanes] = {};
+  HWY_ALIGN float maps[kMostMaps * kRowLanes], of_rows[kRowLanes * kMostMaps], rstd[kRowLanes] = {};
   for (int64_t first = begin; first < end; first += kRowLanes) {
     const int64_t last = std::min(first + kRowLanes, end);
     for (int64_t row = first; row < last; ++row) {
@@ -33,15 +35,16 @@ void ReadForwardRows(const HyperReadForwardArgs& args, int64_t begin, int64_t en
     }
     RowsToLanes(args.projected, first, last, maps);
     Logits(args, /*begin=*/0, residuals, hn::Load(FloatTag(), rstd), maps, maps);
-    MapsForward<kResiduals>(residuals, maps);
-    LanesToRows(maps, first, last, args.maps);
+    MapsForward<kResiduals>(args.mixing, residuals, maps);
+    LanesToRows(maps, last - first, args.maps.columns, of_rows);
     for (int64_t row = first; row < last; ++row) {
-      const float *x = args.x.row(row), *pre = maps + row - first;
+      const float *x = args.x.row(row), *pre = of_rows + (row - first) * kMostMaps;
+      std::copy_n(pre, args.maps.columns, args.maps.row(row));
       float* u = args.u.row(row);
       ForColumns(0, width, [&](auto d, int64_t c) HWY_ATTR {
         auto sum = hn::Mul(hn::Set(d, pre[0]), hn::LoadU(d, x + c));
         for (int64_t i = 1; i < residuals; ++i) {
-          sum = hn::MulAdd(hn::Set(d, pre[i * kRowLanes]), hn::LoadU(d, x + i * width + c), sum);
+          sum = hn::MulAdd(hn::Set(d, pre[i]), hn::LoadU(d, x + i * width + c), sum);
         }
         hn::StoreU(sum, d, u + c);
       });
@@ -82,6 +85,13 @@ void HyperWriteForwardRows(const HyperWriteForwardArgs& args, int64_t begin, int
   WriteForwardRows<0>(args, begin, end);
 }
 
+// Dots reads all residuals of a row side by side, which the processor's own prefetches do not expect.
+HWY_INLINE void PrefetchRow(const ConstMatrix& m, int64_t row) {
+  constexpr int64_t kLine = 64 / sizeof(float);
+  if (row >= m.rows) return;
+  for (int64_t c = 0; c < m.columns; c += kLine) hwy::Prefetch(m.row(row) + c);
+}
+
 template <int kResiduals>
 void WriteBackwardRows(const HyperWriteBackwardArgs& args, int64_t begin, int64_t end) {
   constexpr int64_t kMost = kResiduals == 0 ? kMostResiduals : kResiduals;
@@ -93,10 +103,15 @@ void WriteBackwardRows(const HyperWriteBackwardArgs& args, int64_t begin, int64_
     float *d_post = args.d_maps.row(row) + residuals, *d_res = d_post + residuals;
     float *dx = args.dx.row(row), *df = args.df.row(row);
     std::copy_n(args.maps.row(row), HyperMaps(residuals), maps);
+    PrefetchRow(args.x, row + 1);
+    PrefetchRow(args.dy, row + 1);
+    constexpr int kTerms = kResiduals == 0 ? 1 : kResiduals + 1;
     for (int64_t i = 0; i < residuals; ++i) {
-      d_post[i] = DotColumns(dy + i * width, f, width);
-      for (int64_t j = 0; j < residuals; ++j) {
-        d_res[i * residuals + j] = DotColumns(dy + i * width, x + j * width, width);
+      for (int64_t j = 0; j <= residuals; j += kTerms) {  // with each residual, then with f
+        float dots[kTerms];
+        const auto of = [&](int64_t t) { return j + t < residuals ? x + (j + t) * width : f; };
+        Dots(dy + i * width, of, width, dots);
+        for (int64_t t = 0; t < kTerms; ++t) (j + t < residuals ? d_res[i * residuals + j + t] : d_post[i]) = dots[t];
       }
     }
     ForColumns(0, width, [&](auto d, int64_t c) HWY_ATTR {
@@ -118,25 +133,28 @@ void HyperWriteBackwardRows(const HyperWriteBackwardArgs& args, int64_t begin, i
   WriteBackwardRows<0>(args, begin, end);
 }
 
-// A block's rows. Adds the gradients of h to `sums` [m + 3]: those of the bias, then of the gates.
+// A block's rows. Adds the gradients of h to `sums` [l + 3]: those of the bias, then of the gates.
 template <int kResiduals>
 void ReadBackwardRows(const HyperReadBackwardArgs& args, int64_t begin, int64_t end, double* sums) {
   const int64_t width = args.du.columns, residuals = ResidualsOf<kResiduals>(args.x, width),
-                count = HyperMaps(residuals);
-  LaneGradients lanes;
-  double of_gates[kMostMaps] = {};  // each map's part of its gate's gradient
+                count = args.projected.columns;
+  RowGradients gradients;
+  float gates[kMostMaps];           // of each element of h
+  double of_gates[kMostMaps] = {};  // each element's part of its gate's gradient
+  for (int64_t k = 0; k < count; ++k) gates[k] = args.gates[GateOf(k, residuals)];
   for (int64_t first = begin; first < end; first += kRowLanes) {
     const int64_t last = std::min(first + kRowLanes, end);
-    MapsBackward<kResiduals>(args, first, last, lanes);
-    for (int64_t k = 0; k < count; ++k) {
-      for (int64_t l = 0; l < last - first; ++l) {
-        sums[k] += lanes.h[k * kRowLanes + l];
-        of_gates[k] += lanes.of_gates[k * kRowLanes + l];
-      }
-    }
+    MapsBackward<kResiduals>(args, first, last, gradients);
     for (int64_t row = first; row < last; ++row) {
-      const float *du = args.du.row(row), *x = args.x.row(row), of_norm = lanes.of_norm[row - first];
-      float* dx = args.dx.row(row);
+      const float *du = args.du.row(row), *x = args.x.row(row), of_norm = gradients.of_norm[row - first];
+      const float *dh = gradients.h + (row - first) * kMostMaps, *projected = args.projected.row(row);
+      const float rstd = args.rstd[row];
+      float *dx = args.dx.row(row), *d_projected = args.d_projected.row(row);
+      for (int64_t k = 0; k < count; ++k) {
+        sums[k] += dh[k];
+        of_gates[k] += dh[k] * (rstd * projected[k]);
+        d_projected[k] = gates[k] * rstd * dh[k];
+      }
       for (int64_t i = 0; i < residuals; ++i) {
         const float map = args.maps.row(row)[i];
         ForColumns(0, width, [&](auto d, int64_t c) HWY_ATTR {
@@ -150,9 +168,9 @@ void ReadBackwardRows(const HyperReadBackwardArgs& args, int64_t begin, int64_t 
   for (int64_t k = 0; k < count; ++k) sums[count + GateOf(k, residuals)] += of_gates[k];
 }
 
-// partials[block·(m + 3) + k].
+// partials[block·(l + 3) + k].
 void HyperReadBackwardBlocks(const HyperReadBackwardArgs& args, int64_t begin_block, int64_t end_block) {
-  const int64_t rows = args.du.rows, count = args.d_maps.columns + kHyperGates;
+  const int64_t rows = args.du.rows, count = args.projected.columns + kHyperGates;
   for (int64_t block = begin_block; block < end_block; ++block) {
     double sums[kMostMaps + kHyperGates] = {};
     const int64_t begin = block * kHyperRowBlock, end = std::min(rows, begin + kHyperRowBlock);
@@ -212,46 +230,34 @@ HWY_EXPORT(SumResidualsRows);
 }  // namespace
 
 void cpu::HyperReadForward(const Stream& stream, const HyperReadForwardArgs& args) {
-  stream.ForRanges(args.u.rows, /*grain=*/16, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(HyperReadForwardRows)(args, begin, end);
-  });
+  ForRanges(stream, args.u.rows, /*grain=*/16, HWY_DYNAMIC_DISPATCH(HyperReadForwardRows), args);
 }
 
 void cpu::HyperWriteForward(const Stream& stream, const HyperWriteForwardArgs& args) {
-  stream.ForRanges(args.f.rows, 1, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(HyperWriteForwardRows)(args, begin, end);
-  });
+  ForRanges(stream, args.f.rows, 1, HWY_DYNAMIC_DISPATCH(HyperWriteForwardRows), args);
 }
 
 void cpu::HyperWriteBackward(const Stream& stream, const HyperWriteBackwardArgs& args) {
-  stream.ForRanges(args.f.rows, 1, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(HyperWriteBackwardRows)(args, begin, end);
-  });
+  ForRanges(stream, args.f.rows, 1, HWY_DYNAMIC_DISPATCH(HyperWriteBackwardRows), args);
 }
 
 void cpu::HyperReadBackward(const Stream& stream, const HyperReadBackwardArgs& args) {
-  const int64_t maps = args.d_maps.columns, count = maps + kHyperGates;
+  const int64_t logits = args.projected.columns, count = logits + kHyperGates;
   const int64_t blocks = (args.du.rows + kHyperRowBlock - 1) / kHyperRowBlock;
-  stream.ForRanges(blocks, 1, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(HyperReadBackwardBlocks)(args, begin, end);
-  });
+  ForRanges(stream, blocks, 1, HWY_DYNAMIC_DISPATCH(HyperReadBackwardBlocks), args);
   for (int64_t k = 0; k < count; ++k) {
     double sum = 0;
     for (int64_t block = 0; block < blocks; ++block) sum += args.partials[block * count + k];
-    (k < maps ? args.d_bias[k] : args.d_gates[k - maps]) += static_cast<float>(sum);
+    (k < logits ? args.d_bias[k] : args.d_gates[k - logits]) += static_cast<float>(sum);
   }
 }
 
 void cpu::CopyToResiduals(const Stream& stream, const CopyToResidualsArgs& args) {
-  stream.ForRanges(args.x.rows, 1, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(CopyToResidualsRows)(args, begin, end);
-  });
+  ForRanges(stream, args.x.rows, 1, HWY_DYNAMIC_DISPATCH(CopyToResidualsRows), args);
 }
 
 void cpu::SumResiduals(const Stream& stream, const SumResidualsArgs& args) {
-  stream.ForRanges(args.y.rows, 1, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(SumResidualsRows)(args, begin, end);
-  });
+  ForRanges(stream, args.y.rows, 1, HWY_DYNAMIC_DISPATCH(SumResidualsRows), args);
 }
 
 }  // namespace hadal

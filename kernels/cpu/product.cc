@@ -71,7 +71,7 @@ HWY_INLINE void MultiplyTile(const Block& block, const float* HWY_RESTRICT b, co
   const bool first = b == block.panels;
   const float* next = block.next;
   int64_t next_step = first ? block.next_step : 0, next_wrap = first ? block.next_wrap : 0;
-  if (block.reads_panels_once) next = b + kAhead, next_step = kTileColumns, next_wrap = 0;
+  if (kRows < kTileRows && block.reads_panels_once) next = b + kAhead, next_step = kTileColumns, next_wrap = 0;
   FloatVec sums[kRows][2];
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i) {

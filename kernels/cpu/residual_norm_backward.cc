@@ -174,9 +174,7 @@ HWY_EXPORT(SumBlocks);
 void cpu::ResidualNormBackward(const Stream& stream, const ResidualNormBackwardArgs& args) {
   const int64_t width = args.d_residual.columns;
   const int64_t blocks = (args.d_residual.rows + kResidualNormRowBlock - 1) / kResidualNormRowBlock;
-  stream.ForRanges(blocks, 1, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(ResidualNormBackwardBlocks)(args, begin, end);
-  });
+  ForRanges(stream, blocks, 1, HWY_DYNAMIC_DISPATCH(ResidualNormBackwardBlocks), args);
   // In the order of BlockSums' fields.
   const Vector column_sums[] = {args.d_bias, args.d_scale, args.d_shift, args.d_learned_residual_gain};
   if (std::any_of(std::begin(column_sums), std::end(column_sums), [](const Vector& sum) { return !sum.empty(); })) {

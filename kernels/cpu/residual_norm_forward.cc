@@ -103,9 +103,7 @@ HWY_EXPORT(ResidualNormForwardRows);
 }  // namespace
 
 void cpu::ResidualNormForward(const Stream& stream, const ResidualNormForwardArgs& args) {
-  stream.ForRanges(args.residual.rows, kResidualNormRowBlock, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(ResidualNormForwardRows)(args, begin, end);
-  });
+  ForRanges(stream, args.residual.rows, kResidualNormRowBlock, HWY_DYNAMIC_DISPATCH(ResidualNormForwardRows), args);
 }
 
 }  // namespace hadal

@@ -65,16 +65,12 @@ HWY_EXPORT(ShiftScaleBackwardBlocks);
 }  // namespace
 
 void cpu::ShiftScaleForward(const Stream& stream, const ShiftScaleForwardArgs& args) {
-  stream.ForRanges(args.x.rows, kShiftScaleRowBlock, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(ShiftScaleForwardRows)(args, begin, end);
-  });
+  ForRanges(stream, args.x.rows, kShiftScaleRowBlock, HWY_DYNAMIC_DISPATCH(ShiftScaleForwardRows), args);
 }
 
 void cpu::ShiftScaleBackward(const Stream& stream, const ShiftScaleBackwardArgs& args) {
   const int64_t blocks = ShiftScalePartials(args.dy.rows) / 2;
-  stream.ForRanges(blocks, 1, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(ShiftScaleBackwardBlocks)(args, begin, end);
-  });
+  ForRanges(stream, blocks, 1, HWY_DYNAMIC_DISPATCH(ShiftScaleBackwardBlocks), args);
   double sum = 0, product = 0;
   for (int64_t block = 0; block < blocks; ++block) {
     sum += args.partials[2 * block];

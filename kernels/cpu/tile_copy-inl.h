@@ -1,4 +1,4 @@
-// Copies between strided matrices and the dense, padded tiles that small_product-inl.h multiplies.
+// Copies between strided matrices and the dense, padded tiles that attention_tile-inl.h multiplies.
 //
 //   CopyTile            to[i, j] = from[i, j], columns padded with zeros to whole vectors
 //   TransposeTile       to[j, i] = scale · from[i, j], rows padded to whole vectors by repeating the last

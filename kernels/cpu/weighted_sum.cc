@@ -80,16 +80,12 @@ HWY_EXPORT(WeightedSumBackwardBlocks);
 }  // namespace
 
 void cpu::WeightedSumForward(const Stream& stream, const WeightedSumForwardArgs& args) {
-  stream.ForRanges(args.y.rows, kWeightedSumRowBlock, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(WeightedSumForwardRows)(args, begin, end);
-  });
+  ForRanges(stream, args.y.rows, kWeightedSumRowBlock, HWY_DYNAMIC_DISPATCH(WeightedSumForwardRows), args);
 }
 
 void cpu::WeightedSumBackward(const Stream& stream, const WeightedSumBackwardArgs& args) {
   const int64_t terms = args.weights.size, blocks = WeightedSumPartials(args.dy.rows, terms) / terms;
-  stream.ForRanges(blocks, 1, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(WeightedSumBackwardBlocks)(args, begin, end);
-  });
+  ForRanges(stream, blocks, 1, HWY_DYNAMIC_DISPATCH(WeightedSumBackwardBlocks), args);
   for (int64_t k = 0; k < terms; ++k) {
     double sum = 0;
     for (int64_t block = 0; block < blocks; ++block) sum += args.partials[block * terms + k];

@@ -1,4 +1,4 @@
-#include "kernels/cuda/activation.h"
+#include "kernels/cuda/operations.h"
 
 #include "kernels/cuda/dropout_draws.h"
 #include "kernels/cuda/eight.h"

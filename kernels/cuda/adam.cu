@@ -1,4 +1,4 @@
-#include "kernels/cuda/adam.h"
+#include "kernels/cuda/operations.h"
 
 #include "kernels/cuda/eight.h"
 #include "kernels/cuda/thread_layer.h"

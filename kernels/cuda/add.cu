@@ -1,4 +1,4 @@
-#include "kernels/cuda/add.h"
+#include "kernels/cuda/operations.h"
 
 #include "kernels/cuda/thread_layer.h"
 #include "kernels/cuda/warp_span.h"

@@ -1,4 +1,4 @@
-#include "kernels/cuda/head_norm.h"
+#include "kernels/cuda/operations.h"
 
 #include "kernels/cuda/column_merge.h"
 #include "kernels/cuda/eight.h"

@@ -1,4 +1,4 @@
-#include "kernels/cuda/head_scale.h"
+#include "kernels/cuda/operations.h"
 
 #include "kernels/cuda/eight.h"
 #include "kernels/cuda/row_team.h"

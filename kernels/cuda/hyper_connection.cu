@@ -1,4 +1,4 @@
-#include "kernels/cuda/hyper_connection.h"
+#include "kernels/cuda/operations.h"
 
 #include "kernels/cuda/column_merge.h"
 #include "kernels/cuda/row_team.h"
@@ -14,17 +14,33 @@ constexpr int kMostMaps = static_cast<int>(HyperMaps(kMostResiduals));
 constexpr int kRounds = 20;  // of Sinkhorn's
 constexpr float kRmsEpsilon = 1e-6f, kLeastSum = 1e-30f;
 
-// What a lane has of a row's maps: element `index[0]` of H_pre or H_post, and of H_res the elements (i, j) and
-// (i + 4, j), with i = lane / 8 and j = lane % 8. −1: none.
+HADAL_DEVICE int CountOfPermutations(int n) { return n == 4 ? 24 : n == 3 ? 6 : n; }
+// Eight permutations of four, from `first`.
+constexpr uint64_t EightPermutations(int first) {
+  uint64_t eight = 0;
+  for (int p = 0; p < 8; ++p) eight |= uint64_t{PermutationOfFour(first + p)} << (8 * p);
+  return eight;
+}
+constexpr uint64_t kPermutations0 = EightPermutations(0), kPermutations8 = EightPermutations(8),
+                   kPermutations16 = EightPermutations(16);
+// σ_p(i) of n elements.
+HADAL_DEVICE int Permuted(int n, int p, int i) {
+  const uint64_t eight = p < 8 ? kPermutations0 : p < 16 ? kPermutations8 : kPermutations16;
+  return static_cast<int>(eight >> (p % 8 * 8 + (i + 4 - n) * 2) & 3) - (4 - n);
+}
+
+// What a lane has of a row's maps: map[0] of H_pre or H_post, and of H_res the elements (i, j) and (i + 4, j), with
+// i = lane / 8 and j = lane % 8; and of h what these are computed from, or the logit of permutation `lane`. −1: none.
 struct MapLanes {
-  int n, index[3], gate[3];
+  int n, map[3], logit[3], gate[3];
 };
-HADAL_DEVICE MapLanes ThisLanes(int n) {
+HADAL_DEVICE MapLanes ThisLanes(int n, HyperMixing mixing) {
   const int lane = ThreadIndex() % kWarp, i = lane / 8, j = lane % 8;
-  MapLanes lanes = {n, {-1, -1, -1}, {lane < n ? 0 : 1, 2, 2}};
-  if (lane < 2 * n) lanes.index[0] = lane;
-  if (i < n && j < n) lanes.index[1] = 2 * n + i * n + j;
-  if (i + 4 < n && j < n) lanes.index[2] = 2 * n + (i + 4) * n + j;
+  MapLanes lanes = {n, {-1, -1, -1}, {-1, -1, -1}, {lane < n ? 0 : 1, 2, 2}};
+  if (lane < 2 * n) lanes.map[0] = lanes.logit[0] = lane;
+  if (i < n && j < n) lanes.map[1] = lanes.logit[1] = 2 * n + i * n + j;
+  if (i + 4 < n && j < n) lanes.map[2] = lanes.logit[2] = 2 * n + (i + 4) * n + j;
+  if (mixing == HyperMixing::kPermutations) lanes.logit[1] = lane < CountOfPermutations(n) ? 2 * n + lane : -1;
   return lanes;
 }
 
@@ -37,7 +53,7 @@ HADAL_DEVICE void LoadResiduals(DevicePointer<const float> row, int64_t width, i
 template <typename Args>
 HADAL_DEVICE void Logits(const Args& args, int64_t row, float rstd, const MapLanes& lanes, float (&h)[3]) {
   HADAL_UNROLL for (int s = 0; s < 3; ++s) {
-    const int k = lanes.index[s];
+    const int k = lanes.logit[s];
     h[s] = 0.0f;
     if (k >= 0) {
       h[s] = MulAdd(Load(ViewOf(args.gates) + lanes.gate[s]), rstd * Load(ViewOf(args.projected).row(row) + k),
@@ -80,19 +96,19 @@ HADAL_DEVICE void DivideBackward(int n, const float (&before)[2], const float (&
   GroupSums<kColumns>(n, before, sums);
   GroupSums<kColumns>(n, products, dots);
   HADAL_UNROLL for (int s = 0; s < 2; ++s) {
-    d[s] = lanes.index[s + 1] < 0 ? 0.0f : (d[s] - dots[s]) * FactorOf(sums[s]);
+    d[s] = lanes.map[s + 1] < 0 ? 0.0f : (d[s] - dots[s]) * FactorOf(sums[s]);
   }
 }
 
 // e^(h − the column's largest).
 HADAL_DEVICE void Exponentials(const MapLanes& lanes, const float (&h)[3], float (&e)[2]) {
-  float largest = lanes.index[1] < 0 ? -INFINITY : h[1];
-  if (lanes.index[2] >= 0 && h[2] > largest) largest = h[2];
+  float largest = lanes.map[1] < 0 ? -INFINITY : h[1];
+  if (lanes.map[2] >= 0 && h[2] > largest) largest = h[2];
   HADAL_UNROLL for (int mask = 16; mask >= 8; mask /= 2) {
     const float other = ShuffleXor(largest, mask);
     if (other > largest) largest = other;
   }
-  HADAL_UNROLL for (int s = 0; s < 2; ++s) e[s] = lanes.index[s + 1] < 0 ? 0.0f : Exp(h[s + 1] - largest);
+  HADAL_UNROLL for (int s = 0; s < 2; ++s) e[s] = lanes.map[s + 1] < 0 ? 0.0f : Exp(h[s + 1] - largest);
 }
 
 HADAL_DEVICE void SinkhornForward(const MapLanes& lanes, const float (&h)[3], float (&result)[2]) {
@@ -118,6 +134,48 @@ HADAL_DEVICE void SinkhornBackward(const MapLanes& lanes, const float (&h)[3], f
   HADAL_UNROLL for (int s = 0; s < 2; ++s) d[s] *= at[0][s];
 }
 
+// The weight of the lane's permutation; 0: it has none.
+HADAL_DEVICE float PermutationWeight(const MapLanes& lanes, const float (&h)[3]) {
+  const float logit = ThreadIndex() % kWarp == 0 ? h[1] + kIdentityLogit : h[1];
+  float largest = lanes.logit[1] < 0 ? -INFINITY : logit;
+  HADAL_UNROLL for (int mask = kWarp / 2; mask > 0; mask /= 2) {
+    const float other = ShuffleXor(largest, mask);
+    if (other > largest) largest = other;
+  }
+  const float e = lanes.logit[1] < 0 ? 0.0f : Exp(logit - largest);
+  return e / SumOfWarp(e);
+}
+
+HADAL_DEVICE void PermutationsForward(const MapLanes& lanes, const float (&h)[3], float (&result)[2]) {
+  const int lane = ThreadIndex() % kWarp;
+  const float weight = PermutationWeight(lanes, h);
+  result[0] = result[1] = 0.0f;
+  for (int p = 0; p < CountOfPermutations(lanes.n); ++p) {
+    const float of_p = ShuffleFrom(weight, p);
+    if (Permuted(lanes.n, p, lane / 8) == lane % 8) result[0] += of_p;
+  }
+}
+
+// d: of the result; becomes that of h.
+HADAL_DEVICE void PermutationsBackward(const MapLanes& lanes, const float (&h)[3], float (&d)[2]) {
+  const float weight = PermutationWeight(lanes, h);
+  const int p = lanes.logit[1] < 0 ? 0 : ThreadIndex() % kWarp;
+  float slope = 0.0f;
+  for (int i = 0; i < lanes.n; ++i) slope += ShuffleFrom(d[0], 8 * i + Permuted(lanes.n, p, i));
+  slope -= ShuffleFrom(slope, 0);  // the first has a weight near 1 at first: no digits cancel in its gradient
+  const float mean = SumOfWarp(weight * slope);
+  d[0] = weight * (slope - mean), d[1] = 0.0f;
+}
+
+HADAL_DEVICE void MixingForward(HyperMixing mixing, const MapLanes& lanes, const float (&h)[3], float (&result)[2]) {
+  if (mixing == HyperMixing::kPermutations) return PermutationsForward(lanes, h, result);
+  SinkhornForward(lanes, h, result);
+}
+HADAL_DEVICE void MixingBackward(HyperMixing mixing, const MapLanes& lanes, const float (&h)[3], float (&d)[2]) {
+  if (mixing == HyperMixing::kPermutations) return PermutationsBackward(lanes, h, d);
+  SinkhornBackward(lanes, h, d);
+}
+
 // Warp w of block x: row x·kWarps + w.
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HyperReadForwardKernel(HyperReadForwardArgs args, int residuals) {
   const int64_t row = BlockX() * kWarps + ThreadIndex() / kWarp, columns = args.x.columns, width = args.u.columns;
@@ -132,14 +190,14 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HyperReadForwardKernel(HyperRead
   }
   const float rstd = 1.0f / SquareRoot(SumOfWarp(squares) / static_cast<float>(columns) + kRmsEpsilon);
   if (lane == 0) Store(ViewOf(args.rstd) + row, rstd);
-  const MapLanes lanes = ThisLanes(residuals);
+  const MapLanes lanes = ThisLanes(residuals, args.mixing);
   float h[3], square[2];
   Logits(args, row, rstd, lanes, h);
-  SinkhornForward(lanes, h, square);
+  MixingForward(args.mixing, lanes, h, square);
   const float sigmoid = 1.0f / (1.0f + Exp(-h[0])),
               maps[3] = {lane < lanes.n ? sigmoid : 2.0f * sigmoid, square[0], square[1]};
   HADAL_UNROLL for (int s = 0; s < 3; ++s) {
-    if (lanes.index[s] >= 0) Store(map_row + lanes.index[s], maps[s]);
+    if (lanes.map[s] >= 0) Store(map_row + lanes.map[s], maps[s]);
   }
   float pre[kMost];
   HADAL_UNROLL for (int i = 0; i < kMost; ++i) pre[i] = ShuffleFrom(maps[0], i);
@@ -227,28 +285,28 @@ HADAL_DEVICE void ReadBackwardRow(const HyperReadBackwardArgs& args, int64_t row
   float h[3], d[3] = {}, d_rstd = 0.0f;
   Logits(args, row, rstd, lanes, h);
   HADAL_UNROLL for (int s = 0; s < 3; ++s) {
-    if (lanes.index[s] >= lanes.n) d[s] = Load(ViewOf(args.d_maps).row(row) + lanes.index[s]);
+    if (lanes.map[s] >= lanes.n) d[s] = Load(ViewOf(args.d_maps).row(row) + lanes.map[s]);
   }
   HADAL_UNROLL for (int i = 0; i < kMost; ++i) {
     if (i >= lanes.n) continue;
     const float dot = SumOfWarp(dots[i]);
     if (lane == i) d[0] = dot;
   }
-  if (lanes.index[0] >= 0) {
-    const float map = Load(maps + lanes.index[0]);
+  if (lanes.map[0] >= 0) {
+    const float map = Load(maps + lanes.map[0]);
     d[0] *= map * (1.0f - (lane < lanes.n ? map : 0.5f * map));
   }
   float square[2] = {d[1], d[2]};
-  SinkhornBackward(lanes, h, square);
+  MixingBackward(args.mixing, lanes, h, square);
   d[1] = square[0], d[2] = square[1];
   HADAL_UNROLL for (int s = 0; s < 3; ++s) {
-    if (lanes.index[s] < 0) continue;
-    const float projected = Load(ViewOf(args.projected).row(row) + lanes.index[s]),
+    if (lanes.logit[s] < 0) continue;
+    const float projected = Load(ViewOf(args.projected).row(row) + lanes.logit[s]),
                 gate = Load(ViewOf(args.gates) + lanes.gate[s]);
     sums[s] += d[s];
     gates[s > 0] = MulAdd(d[s], rstd * projected, gates[s > 0]);
     d_rstd = MulAdd(gate * projected, d[s], d_rstd);
-    Store(ViewOf(args.d_maps).row(row) + lanes.index[s], gate * rstd * d[s]);
+    Store(ViewOf(args.d_projected).row(row) + lanes.logit[s], gate * rstd * d[s]);
   }
   const float of_norm =
       -SumOfWarp(d_rstd) * rstd * rstd * rstd / (static_cast<float>(lanes.n) * static_cast<float>(args.du.columns));
@@ -263,20 +321,20 @@ HADAL_DEVICE void ReadBackwardRow(const HyperReadBackwardArgs& args, int64_t row
   }
 }
 
-// Block x: rows [x·kHyperRowBlock, …). partials[x·(m + 3) + k]: the gradients of bias and gates from these rows.
+// Block x: rows [x·kHyperRowBlock, …). partials[x·(l + 3) + k]: the gradients of bias and gates from these rows.
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads, 1) HyperReadBackwardKernel(HyperReadBackwardArgs args, int residuals) {
   HADAL_SHARED(float, warps, kWarps*(kMostMaps + kHyperGates));
   const int64_t first = BlockX() * kHyperRowBlock;
   const int64_t end = first + kHyperRowBlock < args.du.rows ? first + kHyperRowBlock : args.du.rows;
   const int warp = ThreadIndex() / kWarp, lane = ThreadIndex() % kWarp;
-  const MapLanes lanes = ThisLanes(residuals);
-  const int maps = lanes.n * (lanes.n + 2), count = maps + static_cast<int>(kHyperGates);
+  const MapLanes lanes = ThisLanes(residuals, args.mixing);
+  const int logits = static_cast<int>(args.projected.columns), count = logits + static_cast<int>(kHyperGates);
   float sums[3] = {}, gates[2] = {};
   for (int64_t row = first + warp; row < end; row += kWarps) ReadBackwardRow(args, row, lanes, sums, gates);
   HADAL_UNROLL for (int s = 0; s < 3; ++s) {
-    if (lanes.index[s] >= 0) warps[warp * count + lanes.index[s]] = sums[s];
+    if (lanes.logit[s] >= 0) warps[warp * count + lanes.logit[s]] = sums[s];
     const float gate = SumOfWarp(s < 2 && s != lanes.gate[0] ? 0.0f : gates[s > 1]);
-    if (lane == 0) warps[warp * count + maps + s] = gate;
+    if (lane == 0) warps[warp * count + logits + s] = gate;
   }
   Barrier();
   const int k = ThreadIndex();
@@ -336,14 +394,14 @@ void HyperWriteBackward(StreamHandle stream, const HyperWriteBackwardArgs& args)
 void HyperReadBackward(StreamHandle stream, const HyperReadBackwardArgs& args) {
   if (args.du.rows == 0) return;
   LaunchOnRows(stream, HyperReadBackwardKernel, args, args.x, args.du, kHyperRowBlock);
-  const int64_t maps = args.maps.columns;
+  const int64_t logits = args.projected.columns;
   const ColumnMerge bias = {.parts = args.partials.data,
                             .count = (args.du.rows + kHyperRowBlock - 1) / kHyperRowBlock,
-                            .stride = maps + kHyperGates,
-                            .width = maps,
+                            .stride = logits + kHyperGates,
+                            .width = logits,
                             .sums = args.d_bias.data};
   ColumnMerge gates = bias;
-  gates.parts += maps, gates.width = kHyperGates, gates.sums = args.d_gates.data;
+  gates.parts += logits, gates.width = kHyperGates, gates.sums = args.d_gates.data;
   const ColumnMerge merges[] = {bias, gates};
   MergeColumns(stream, merges);
 }

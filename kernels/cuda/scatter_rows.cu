@@ -1,4 +1,4 @@
-#include "kernels/cuda/scatter_rows.h"
+#include "kernels/cuda/operations.h"
 
 #include "kernels/cuda/rotary_columns.h"
 #include "kernels/cuda/thread_layer.h"

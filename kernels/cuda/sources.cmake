@@ -6,6 +6,7 @@ set(HADAL_CUDA_SOURCES
   add.cu
   attention_backward.cu
   attention_forward.cu
+  attention_residual.cu
   cached_attention.cu
   column_merge.cu
   convert.cu

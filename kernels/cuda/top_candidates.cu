@@ -1,4 +1,4 @@
-#include "kernels/cuda/top_candidates.h"
+#include "kernels/cuda/operations.h"
 
 #include "kernels/cuda/thread_layer.h"
 

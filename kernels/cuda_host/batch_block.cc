@@ -1,4 +1,4 @@
-#include "kernels/cuda_host/batch_block.h"
+#include "kernels/cuda_host/operations.h"
 
 #include <algorithm>
 #include <utility>

@@ -18,7 +18,6 @@
 #include "kernels/cuda_host/cuda_queues.h"
 #include "kernels/cuda_host/launch_device.h"
 #include "kernels/cuda_host/operations.h"
-#include "kernels/cuda_host/visible_device.h"
 #include "runtime/check.h"
 #include "runtime/profiler.h"
 #include "runtime/status_macros.h"

@@ -1,17 +1,18 @@
 // A GPU as a Device. In a build without CUDA these functions return an error that says so (no_cuda_device.cc).
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
-#include "kernels/cuda_host/cuda_facts.h"
 #include "runtime/device.h"
 #include "runtime/device_watch.h"
 
 namespace hadal::cuda {
 
 struct CudaDeviceOptions {
-  int local_rank = 0;          // the process's index on its host; visible_device.h maps it to a GPU
+  int local_rank = 0;          // the process's index on its host; ChooseVisibleDevice maps it to a GPU
   bool tf32 = false;           // products of fp32 matrices in tf32: ten bits of mantissa
   DeviceWatch::Options watch;  // ends the process if the GPU hangs; all of the device's waits and calls are watched
 };
@@ -21,8 +22,32 @@ struct CudaDeviceOptions {
 // ResourceExhausted if CUDA cannot allocate the memory of own_memory.h. Blocking: a second or two.
 absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(const CudaDeviceOptions& options);
 
+// 0 or empty: unknown.
+struct CudaFacts {
+  std::string model;         // "NVIDIA H200"
+  std::string architecture;  // "sm_90"
+  std::string bus;           // its address on the host's PCI bus, "0000:19:00.0"; parts of one GPU share it
+  std::string identity;      // "GPU-1b4c…", unique in the cluster: Device::Identity (runtime/device.h)
+  int64_t memory_bytes = 0;  // total device memory
+  int64_t free_bytes = 0;    // free device memory
+  int driver = 0;            // the newest CUDA that the driver supports: 13020 is 13.2
+  int runtime = 0;           // the CUDA that the program was built with
+  int cublas = 0;            // cuBLASLt: 130002 is 13.0.2; 0: it cannot be opened
+};
+
 // Returns facts about the GPU that OpenCudaDevice would choose, also if it would refuse it. Errors: NotFound and
 // Unavailable, as OpenCudaDevice before it has chosen a GPU. Blocking.
 absl::StatusOr<CudaFacts> LookAtCudaDevice(const CudaDeviceOptions& options);
+
+// The number of the GPU that a process takes of those that it sees. It sees the GPUs that its launcher grants it,
+// numbered from 0: the driver applies CUDA_VISIBLE_DEVICES and renumbers in its order, and a batch system's control
+// groups hide GPUs, too. One rule covers three ways to assign GPUs:
+//
+//   mpirun, srun --gres=gpu:8           every rank of a host sees all 8 in one order     rank i takes i
+//   srun --gpus-per-task=1, wrappers    every rank sees one GPU of its own               rank i takes 0
+//   srun --gpus-per-task=2              every rank sees two GPUs of its own              rank i takes one of its two
+// Limitation: lists that overlap without being equal ("0,1" for one rank, "1,2" for the next) are not recognised; no
+// launcher makes such lists. `local_rank`: the process's index on its host. REQUIRES: local_rank ≥ 0, visible > 0.
+constexpr int ChooseVisibleDevice(int local_rank, int visible) { return local_rank % visible; }
 
 }  // namespace hadal::cuda

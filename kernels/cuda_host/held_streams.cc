@@ -10,7 +10,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "kernels/cuda/add.h"
+#include "kernels/cuda/operations.h"
 #include "runtime/clock.h"
 #include "runtime/status_macros.h"
 

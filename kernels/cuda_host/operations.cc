@@ -1,25 +1,22 @@
 #include "kernels/cuda_host/operations.h"
 
-#include "kernels/cuda/activation.h"
-#include "kernels/cuda/adam.h"
-#include "kernels/cuda/add.h"
+#include <algorithm>
+#include <array>
+#include <span>
+#include <vector>
+
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/cached_attention.h"
 #include "kernels/cuda/column_merge.h"
-#include "kernels/cuda/convert.h"
-#include "kernels/cuda/cross_entropy.h"
-#include "kernels/cuda/glu.h"
-#include "kernels/cuda/head_norm.h"
-#include "kernels/cuda/head_scale.h"
-#include "kernels/cuda/hyper_connection.h"
-#include "kernels/cuda/muon.h"
+#include "kernels/cuda/embedding.h"
+#include "kernels/cuda/operations.h"
 #include "kernels/cuda/residual_norm.h"
-#include "kernels/cuda/scatter_rows.h"
-#include "kernels/cuda/shift_scale.h"
-#include "kernels/cuda/top_candidates.h"
-#include "kernels/cuda/weighted_sum.h"
-#include "kernels/cuda_host/batch_block.h"
+#include "kernels/cuda/sum_of_squares.h"
+#include "kernels/cuda/unfold.h"
 #include "kernels/cuda_host/dropout_position.h"
 #include "kernels/cuda_host/launch_device.h"
+#include "kernels/gradient_batch.h"
+#include "runtime/check.h"
 
 namespace hadal::cuda {
 namespace {
@@ -77,6 +74,177 @@ void ScatterRowsOperation(const Stream& stream, const ScatterRowsArgs& args) {
   cuda::ScatterRows(device.handle(), placed);
 }
 
+void ResidualNormBackwardOperation(const Stream& stream, const ResidualNormBackwardArgs& args) {
+  constexpr int64_t kMostColumnSums = 4;  // d_bias, d_scale, d_shift, d_ω
+  static_assert(hadal::ResidualNormPartials(1000, 1) >= cuda::ResidualNormPartials(1000, 1));
+  static_assert(hadal::ResidualNormPartials(10000, 1) >= cuda::ResidualNormPartials(10000, 1));
+  LaunchDevice& device = DeviceOf(stream);
+  ResidualNormBackwardArgs placed = args;
+  placed.dropout = OnDevice(args.dropout, device);
+  if (args.batch == nullptr) return cuda::ResidualNormBackward(device.handle(), placed);
+  const bool more = !args.learned_residual_gain.empty() || !args.learned_branch_gain.empty() || !args.d_second.empty();
+  const int64_t floats = cuda::ResidualNormPartials(args.d_residual.rows, args.d_residual.columns, more);
+  placed.partials = {args.batch->Take(stream, floats, kMostColumnSums), floats};
+  cuda::ResidualNormBackward(device.handle(), placed, &args.batch->merges());
+}
+
+// Calls kernel(handle, args) with the rows' taps in device memory.
+template <typename Args>
+void WithTaps(const Stream& stream, Args args, void (*kernel)(StreamHandle, const Args&)) {
+  LaunchDevice& device = DeviceOf(stream);
+  if (args.device_taps.taps == nullptr) {
+    const ConstTokens &x = args.x_offsets, &u = args.u_offsets;
+    const std::vector<RowTaps> taps = TapsOfRows({x.data, x.data + x.size}, {u.data, u.data + u.size});
+    const auto rows = static_cast<int64_t>(taps.size());
+    args.device_taps = {device.launch_memory().Put(taps.data(), rows).address, rows};
+  }
+  kernel(device.handle(), args);
+}
+
+void UnfoldOperation(const Stream& stream, const UnfoldArgs& args) { WithTaps(stream, args, cuda::Unfold); }
+void FoldOperation(const Stream& stream, const FoldArgs& args) { WithTaps(stream, args, cuda::Fold); }
+
+// Device addresses of the index and lengths of rows [first, first + count).
+struct DeviceIndices {
+  DevicePointer<const int32_t> index, lengths;
+  int64_t stride = 0;
+};
+
+void Attend(LaunchDevice& device, const hadal::CachedAttentionArgs& args, int64_t first, int64_t count,
+            const DeviceIndices& indices) {
+  WithElement(args.q.storage, [&]<typename T>(T) {
+    cuda::CachedAttention<T>(device.handle(), {.rows = count,
+                                               .heads = args.heads,
+                                               .head_width = args.q.columns / args.heads,
+                                               .q = ViewOf<T>(args.q.Rows(first, count)),
+                                               .cache = ViewOf<T>(args.cache),
+                                               .index = indices.index,
+                                               .index_stride = indices.stride,
+                                               .lengths = indices.lengths,
+                                               .output = ViewOf<T>(args.output.Rows(first, count)),
+                                               .group = args.group,
+                                               .rotary = DeviceRotaryOf(args.rotary),
+                                               .reach = args.reach});
+  });
+}
+
+// Without device addresses, copies only the part of the index that is read, for as many rows at a time as fit into
+// launch memory.
+void CachedAttentionOperation(const Stream& stream, const hadal::CachedAttentionArgs& args) {
+  LaunchDevice& device = DeviceOf(stream);
+  const int64_t rows = args.q.rows;
+  if (args.device_index != nullptr) {
+    HADAL_CHECK(args.device_lengths != nullptr);
+    return Attend(device, args, 0, rows, {args.device_index, args.device_lengths, args.index_stride});
+  }
+  LaunchMemory& memory = device.launch_memory();
+  const int64_t longest = *std::max_element(args.lengths.data, args.lengths.data + rows);
+  const int64_t most = std::max<int64_t>(LaunchMemory::kHalfBytes / static_cast<int64_t>(sizeof(int32_t)) / longest, 1);
+  std::vector<int32_t> index;
+  for (int64_t first = 0, count = 0; first < rows; first += count) {
+    count = std::min(most, rows - first);
+    index.assign(count * longest, 0);
+    for (int64_t i = 0; i < count; ++i) {
+      std::copy_n(args.index.data + (first + i) * args.index_stride, args.lengths[first + i], &index[i * longest]);
+    }
+    const DevicePointer<const int32_t> device_index = memory.Put(index.data(), std::ssize(index));
+    Attend(device, args, first, count, {device_index, memory.Put(args.lengths.data + first, count), longest});
+  }
+}
+
+// Returns the position of each row in its sentence.
+std::vector<int32_t> RowPositions(const ConstTokens& offsets) {
+  std::vector<int32_t> positions;
+  for (int64_t n = 0; n + 1 < offsets.size; ++n) {
+    for (int32_t row = offsets[n]; row < offsets[n + 1]; ++row) positions.push_back(row - offsets[n]);
+  }
+  return positions;
+}
+
+void EmbeddingForwardOperation(const Stream& stream, const EmbeddingForwardArgs& args) {
+  LaunchDevice& device = DeviceOf(stream);
+  EmbeddingForwardArgs placed = args;
+  if (args.device_tokens.tokens == nullptr) {
+    LaunchMemory& memory = device.launch_memory();
+    std::vector<int32_t> counted;
+    ConstTokens positions = args.row_positions;
+    if (positions.empty()) {
+      counted = RowPositions(args.offsets);
+      positions = {counted.data(), static_cast<int64_t>(counted.size())};
+    }
+    placed.device_tokens.tokens = memory.Put(args.tokens.data, args.tokens.size).address;
+    placed.device_tokens.positions = memory.Put(positions.data, positions.size).address;
+  }
+  placed.dropout = OnDevice(args.dropout, device);
+  cuda::EmbeddingForward(device.handle(), placed);
+}
+
+void EmbeddingBackwardOperation(const Stream& stream, const EmbeddingBackwardArgs& args) {
+  LaunchDevice& device = DeviceOf(stream);
+  EmbeddingBackwardArgs placed = args;
+  if (args.device_tokens.tokens == nullptr) {
+    LaunchMemory& memory = device.launch_memory();
+    const TokenGroups groups = GroupRowsByToken({args.tokens.data, args.tokens.data + args.tokens.size});
+    const int32_t count = static_cast<int32_t>(groups.tokens.size());
+    placed.device_tokens.group_count = memory.Put(count).address;
+    placed.device_tokens.group_starts = memory.Put(groups.starts.data(), count + 1).address;
+    placed.device_tokens.group_tokens = memory.Put(groups.tokens.data(), count).address;
+    placed.device_tokens.sorted_rows = memory.Put(groups.sorted_rows.data(), groups.sorted_rows.size()).address;
+    if (!args.d_positions.empty()) {
+      const std::vector<int32_t> positions = RowPositions(args.offsets);
+      placed.device_tokens.positions = memory.Put(positions.data(), std::ssize(positions)).address;
+    }
+  }
+  placed.dropout = OnDevice(args.dropout, device);
+  cuda::EmbeddingBackward(device.handle(), placed);
+}
+
+constexpr size_t kSlicesAtATime = 1024;
+
+// The slices of one launch: as many as kSlicesAtATime and the size of scratch allow.
+struct Run {
+  std::array<SquaresRange, kSlicesAtATime> ranges;
+  const float* x = nullptr;  // the lowest address of the ranges
+  int64_t slices = 0, longest = 0;
+
+  int64_t ScratchBytes() const {
+    return (SumOfSquaresPartials(slices, longest) + slices) * static_cast<int64_t>(sizeof(double));
+  }
+};
+
+Run FirstRun(std::span<const SquaresSlice> slices) {
+  Run run;
+  for (const SquaresSlice& slice : slices.first(std::min(slices.size(), kSlicesAtATime))) {
+    Run longer;
+    longer.slices = run.slices + 1, longer.longest = std::max(run.longest, slice.x.size);
+    if (run.slices > 0 && longer.ScratchBytes() > LaunchMemory::kScratchBytes) break;
+    run.slices = longer.slices, run.longest = longer.longest;
+    run.x = run.x == nullptr ? slice.x.data : std::min(run.x, slice.x.data);
+  }
+  HADAL_CHECK_LE(run.ScratchBytes(), LaunchMemory::kScratchBytes);
+  for (int64_t i = 0; i < run.slices; ++i) {
+    const int64_t begin = slices[i].x.data - run.x;
+    run.ranges[i] = {begin, begin + slices[i].x.size};
+  }
+  return run;
+}
+
+void SumsOfSquaresOperation(const Stream& stream, const hadal::SumsOfSquaresArgs& args) {
+  LaunchDevice& device = DeviceOf(stream);
+  double* const sums = reinterpret_cast<double*>(device.launch_memory().scratch());
+  for (size_t first = 0; first < args.slices.size();) {
+    const Run run = FirstRun(args.slices.subspan(first));
+    SumOfSquares(device.handle(), {.x = run.x,
+                                   .slices = run.slices,
+                                   .ranges = device.launch_memory().Put(run.ranges.data(), run.slices),
+                                   .max_slice_size = run.longest,
+                                   .partials = sums + run.slices,
+                                   .sums = sums});
+    stream.ToHost(args.sums.data() + first, sums, run.slices * static_cast<int64_t>(sizeof(double)));
+    first += run.slices;
+  }
+}
+
 }  // namespace
 
 const DeviceKernels& Operations() {
@@ -87,13 +255,13 @@ const DeviceKernels& Operations() {
       .add = AddOnItsQueue,
       .attention_forward = operation::AttentionForward,
       .attention_backward = operation::AttentionBackward,
-      .cached_attention = operation::CachedAttention,
+      .cached_attention = CachedAttentionOperation,
       .convert = Launched<ConvertArgs, cuda::Convert>,
       .copy_to_residuals = Launched<CopyToResidualsArgs, cuda::CopyToResiduals>,
       .cross_entropy = CrossEntropyOperation,
-      .embedding_forward = operation::EmbeddingForward,
-      .embedding_backward = operation::EmbeddingBackward,
-      .fold = operation::Fold,
+      .embedding_forward = EmbeddingForwardOperation,
+      .embedding_backward = EmbeddingBackwardOperation,
+      .fold = FoldOperation,
       .glu_forward = Launched<GluForwardArgs, cuda::GluForward>,
       .glu_backward = Launched<GluBackwardArgs, cuda::GluBackward>,
       .head_norm_forward = Launched<HeadNormForwardArgs, cuda::HeadNormForward>,
@@ -112,17 +280,21 @@ const DeviceKernels& Operations() {
       .muon_momentum = Launched<MuonMomentumArgs, cuda::MuonMomentum>,
       .muon_step = Launched<MuonStepArgs, cuda::MuonStep>,
       .polynomial = Launched<PolynomialArgs, cuda::Polynomial>,
+      .read_open_forward = Launched<ReadOpenForwardArgs, cuda::ReadOpenForward>,
+      .read_open_backward = Launched<ReadOpenBackwardArgs, cuda::ReadOpenBackward>,
+      .read_sources_forward = Launched<ReadSourcesForwardArgs, cuda::ReadSourcesForward>,
+      .read_sources_backward = Launched<ReadSourcesBackwardArgs, cuda::ReadSourcesBackward>,
       .relu_backward = operation::ReluBackward,
-      .residual_norm_forward = operation::ResidualNormForward,
-      .residual_norm_backward = operation::ResidualNormBackward,
+      .residual_norm_forward = LaunchedWithDropout<ResidualNormForwardArgs, cuda::ResidualNormForward>,
+      .residual_norm_backward = ResidualNormBackwardOperation,
       .scaled = Launched<ScaledArgs, cuda::Scaled>,
       .scatter_rows = ScatterRowsOperation,
       .shift_scale_forward = Launched<ShiftScaleForwardArgs, cuda::ShiftScaleForward>,
       .shift_scale_backward = Launched<ShiftScaleBackwardArgs, cuda::ShiftScaleBackward>,
       .sum_residuals = Launched<SumResidualsArgs, cuda::SumResiduals>,
-      .sums_of_squares = operation::SumsOfSquares,
+      .sums_of_squares = SumsOfSquaresOperation,
       .top_candidates = Launched<TopCandidatesArgs, cuda::TopCandidates>,
-      .unfold = operation::Unfold,
+      .unfold = UnfoldOperation,
       .weighted_sum_forward = Launched<WeightedSumForwardArgs, cuda::WeightedSumForward>,
       .weighted_sum_backward = Launched<WeightedSumBackwardArgs, cuda::WeightedSumBackward>,
       .write_batch = WriteBatch,

@@ -5,35 +5,36 @@
 // (embedding's gradient). Asynchronous, except SumsOfSquares, whose result is on the host.
 #pragma once
 
+#include <cstddef>
 #include <span>
 
+#include "kernels/device_batch.h"
 #include "kernels/device_kernels.h"
 
 namespace hadal::cuda {
 
 const DeviceKernels& Operations();
 
-// The host functions of operations that need much more than a launch: products, scratch, several values in launch
-// memory. One .cc file per operation (<op>_operation.cc). The table refers to them, and for other operations to the
-// kernels' own launch functions (kernels/cuda/<op>.h). The dispatcher has checked the arguments.
+// Writes the values of one micro-batch that kernels read from device memory (kernels/device_batch.h) into `block`,
+// BatchBytes(shape) bytes of host memory, which the caller copies to the device. Computes what kernels need in addition
+// to the batch itself: each token's position in its sentence, the rows that have the same token (for the gradient of
+// the embedding), and the tiles into which attention divides the sentences. REQUIRES: `shape` is ShapeOf(content). Does
+// not use the device.
+void WriteBatch(const BatchContent& content, const DeviceBatchShape& shape, std::byte* block);
+
+// The host functions of attention and of linear layers (<op>_operation.cc, weight_gradients_operation.cc). The table
+// refers to them, and for other operations to the kernels' own launch functions (kernels/cuda/operations.h and <op>.h)
+// or to functions of operations.cc. The dispatcher has checked the arguments.
 namespace operation {
 
 void AttentionForward(const Stream& stream, const hadal::AttentionForwardArgs& args);
 void AttentionBackward(const Stream& stream, const hadal::AttentionBackwardArgs& args);
-void CachedAttention(const Stream& stream, const hadal::CachedAttentionArgs& args);
-void EmbeddingForward(const Stream& stream, const hadal::EmbeddingForwardArgs& args);
-void EmbeddingBackward(const Stream& stream, const hadal::EmbeddingBackwardArgs& args);
-void Fold(const Stream& stream, const hadal::FoldArgs& args);
 bool HasReluMask(const Stream& stream, const hadal::ReluMaskArgs& args);
 void LinearForward(const Stream& stream, const hadal::LinearForwardArgs& args);
 void LinearBackwardInput(const Stream& stream, const hadal::LinearBackwardInputArgs& args);
 void LinearBackwardWeights(const Stream& stream, std::span<hadal::LinearBackwardWeightArgs> products,
                            GradientBatch* batch);
 void ReluBackward(const Stream& stream, const hadal::ReluBackwardArgs& args);
-void ResidualNormForward(const Stream& stream, const hadal::ResidualNormForwardArgs& args);
-void ResidualNormBackward(const Stream& stream, const hadal::ResidualNormBackwardArgs& args);
-void SumsOfSquares(const Stream& stream, const hadal::SumsOfSquaresArgs& args);
-void Unfold(const Stream& stream, const hadal::UnfoldArgs& args);
 
 }  // namespace operation
 

@@ -2,14 +2,9 @@
 set(HADAL_OPERATION_SOURCES
   attention_operation.cc
   batch_block.cc
-  cached_attention_operation.cc
-  embedding_operation.cc
   launch_memory.cc
   linear_operation.cc
   operations.cc
-  residual_norm_operation.cc
-  sum_of_squares_operation.cc
-  unfold_operation.cc
   weight_gradients_operation.cc)
 # What opens a GPU and runs the operations on it: over CUDA's runtime, and over the emulated one (tests/support).
 set(HADAL_CUDA_DEVICE_SOURCES

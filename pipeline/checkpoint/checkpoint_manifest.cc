@@ -16,7 +16,6 @@
 #include "runtime/json_fields.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
-#include "runtime/strict_json.h"
 
 namespace hadal {
 namespace {

@@ -9,7 +9,6 @@
 #include "layers/model_fields.h"
 #include "runtime/json_fields.h"
 #include "runtime/status_macros.h"
-#include "runtime/strict_json.h"
 
 namespace hadal {
 namespace {
@@ -98,6 +97,7 @@ std::string ModelSettingsJson(const ModelOptions& options) {
   });
   // As before the field: readers of older versions know models with the default block.
   if (options.block == Block()) json.erase("block");
+  if (options.mask_token < 0) json.erase("mask_token");
   return json.dump();
 }
 

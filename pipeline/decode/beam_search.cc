@@ -29,7 +29,7 @@ std::vector<WeightedToken> Followers(const BeamOptions& options, std::span<const
 
 bool MayGenerate(const BeamOptions& options, int32_t token, bool may_end) {
   if (token == options.end_token) return may_end;
-  if (token == options.start_token) return false;
+  if (token == options.start_token || token == options.mask_token) return false;
   return !options.reserved_ids || (token != kBosToken && token != kPadToken);
 }
 

@@ -2,7 +2,7 @@
 // collects the translations.
 //
 // A lane is one of several independent groups of sentences that are decoded at the same time, so that all pipeline
-// stages have work (decode_group.h). Thread safety: one thread.
+// stages have work (DecodeGroup). Thread safety: one thread.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,71 @@
 #include <span>
 #include <vector>
 
-#include "pipeline/decode/decode_group.h"
+#include "layers/candidate_head.h"
+#include "pipeline/decode/beam_search.h"
+#include "pipeline/decode/decode_links.h"
 #include "pipeline/layout/decode_capacity.h"
 
 namespace hadal {
+
+// DecodeGroup is the search of one lane: a group of sentences that are encoded together and decoded step by step.
+//
+// It owns the lane's cache rows: every step it gives one to each live hypothesis, and it frees the rows that no live
+// hypothesis uses any more. If a step needs more rows than are free, the last sentence of the group is put back, to be
+// translated in a later group; one sentence alone always fits (decode_capacity.h). A sentence's result does not depend
+// on its neighbours, so this costs time but changes nothing.
+// Thread safety: one thread. Used only on the rank of the output head.
+class DecodeGroup {
+ public:
+  DecodeGroup(const DecodeCapacity& capacity, const BeamOptions& options, int64_t max_positions, int32_t lane);
+
+  // A sentence that left the group.
+  struct Left {
+    int32_t sentence = 0;  // the number given to Start
+    bool finished = true;  // false: put back
+    std::vector<Hypothesis> hypotheses;
+  };
+
+  // Starts a group of `sentences`; sources[s] are the tokens of sentence s with </s>, and starts[s] begins its output
+  // (`starts` empty: no output has a beginning, and OutputStart::number of sentence s is s).
+  // REQUIRES: idle(), the sources and beginnings fit the capacity.
+  DecodeCommand Start(std::span<const int32_t> sentences, std::span<const std::vector<int32_t>> sources,
+                      std::span<const OutputStart> starts = {});
+  bool idle() const { return members_.empty(); }
+  // Whether the next Advance reads CandidateTable::logits.
+  bool WantsLogits() const;
+
+  // Makes the next step; appends sentences that must be put back to `left`.  REQUIRES: !idle().
+  DecodeCommand Step(std::vector<Left>& left);
+  // Takes the model's output for that step; appends sentences that are done to `left`.
+  void Advance(const CandidateTable& table, std::vector<Left>& left);
+
+ private:
+  struct Member {
+    int32_t sentence = 0;  // the number given to Start
+    int32_t index = 0;     // index in the group
+    int32_t first_source_row = 0, source_rows = 0;
+    BeamSearch search;
+    std::vector<std::vector<int32_t>> paths;  // cache rows of each live hypothesis
+    int32_t first_row = 0;                    // the sentence's first row in the current step
+  };
+
+  void Free(std::span<const int32_t> rows) { free_.insert(free_.end(), rows.begin(), rows.end()); }
+  void FreeMemory(const Member& member);
+  // Updates the paths of the live hypotheses after a step, and frees rows that only dropped ones held.
+  void FollowPaths(Member& member);
+  void PutBackLast(std::vector<Left>& left);
+  int64_t LiveRows() const;
+
+  BeamOptions options_;
+  int64_t max_positions_;
+  int32_t lane_;
+  int64_t cache_rows_;
+  std::vector<Member> members_;
+  std::vector<int32_t> free_;
+  std::vector<int64_t> seen_;  // [cache rows] the last walk that visited the row
+  int64_t walk_ = 0;
+};
 
 // DecodeQueue decides which sentences are translated together: longest first, sentences of similar length in one group,
 // as many as a lane's cache is expected to hold. The estimate affects time only; no result depends on it.

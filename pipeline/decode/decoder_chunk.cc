@@ -287,12 +287,13 @@ ConstAnyMatrix DecoderChunk::StepSublayers(const IncrementalContext& context, in
                                  context.rows.positions, context.rows.device_tokens, StepInput(rows));
   }
   for (const DecoderSublayer& s : decoder_) {
+    x = ReadHistory(context, s, x, at);
     const AnyMatrix out = s.entry >= 0 ? buffers_.history(s.entry + 1, rows, stored).Rows(s.entry * rows, rows)
                           : s.reader
                               ? AnyMatrix(buffers_.second(rows))
                               : buffers_.residual(++at, s.sublayer.out_residuals() * rows, s.sublayer.out_storage());
     const bool attends = s.sublayer.kind() != SublayerKind::kFeedForward;
-    s.sublayer.Step(context, ReadHistory(context, s, x, at), attends ? CacheOf(s, lane) : AnyMatrix(), out,
+    s.sublayer.Step(context, x, attends ? CacheOf(s, lane) : AnyMatrix(), out,
                     s.in_block ? buffers_.second(rows) : second);
     // Behind a layer or block that others read, and within a block, the residual stream is the history.
     const int64_t entries = s.entry >= 0 ? s.entry + 1 : s.reader ? s.reader->sources() : 0;

@@ -5,8 +5,8 @@
 //            cross-attention here → border, if later chunks have cross-attention
 //   Step:    target embedding or border → decoder sublayers against their caches → border, or the head's candidates
 // Caches: one matrix per decoder layer, with a part for each lane. A step reads only rows that its group has written,
-// and row 0, which padding rows share (decode_lane.h); row 0 starts as zeros, so that they do not compute NaN from old
-// memory contents. The encoder uses training's segments, cut wherever the plan allows, so a source's output has the
+// and row 0, which padding rows share (decode_buffers.h); row 0 starts as zeros, so that they do not compute NaN from
+// old memory contents. The encoder uses training's segments, cut wherever the plan allows, so a source's output has the
 // bits of an evaluation. On a device every group and step has the same number of rows, and tables that change are at
 // fixed addresses (decode_buffers.h, batch_slots.h), so Encode and Step are launched as graphs (graph_cache.h). A chunk
 // never communicates. Thread safety: one thread.

@@ -19,7 +19,7 @@
 #include "absl/time/time.h"
 #include "layers/chunk_part.h"
 #include "layers/parameter_store.h"
-#include "pipeline/decode/decoder_parts.h"
+#include "pipeline/decode/decoder.h"
 #include "pipeline/engine/current_instruction.h"
 #include "pipeline/engine/program_executor.h"
 #include "pipeline/engine/step_tail.h"

@@ -6,7 +6,7 @@
 // dropped hypotheses are reused; so a typical sentence of 25 tokens takes about 75 rows, though its source rows and
 // beam · longest_path could be needed: longest_path is the number of tokens of the longest translation, and 1 for the
 // leading </s>. A pool is large enough for one sentence at its longest; more sentences run as long as they fit
-// (decode_group.h puts back those that do not).
+// (decode_driver.h puts back those that do not).
 //   bytes a rank = lanes · cache_rows · 2 · (heads of keys · their width) · (4, or 2 in bf16) · (its decoder layers)
 // The capacity is the same on every rank. DecodeCapacity::rows (of a step) and source_rows (of a group's encoding)
 // depend on the options and the model alone, so that a device's products have the same shapes for every number of

@@ -29,6 +29,7 @@ struct BeamOptions {
   int32_t start_token = 2;
   int32_t end_token = 2;
   bool reserved_ids = true;
+  int32_t mask_token = -1;
 };
 
 struct DecoderOptions {
@@ -58,11 +59,11 @@ absl::Status ValidateBeamOptions(const BeamOptions& options);
 // model). It leaves a position for the translation's </s>.
 int64_t LongestTranslation(const BeamOptions& options, int64_t source_rows, int64_t max_positions);
 
-// The number of continuations that the model must return for each hypothesis: 2·beam, plus the three that the search
-// may exclude (<s>, <pad>, </s>). Sampling reads the logits instead, and of the continuations only the first, from
-// whose log-probability and logit those of all tokens follow.
+// The number of continuations that the model must return for each hypothesis: 2·beam, plus the four that the search
+// may exclude (<s>, <pad>, </s>, the mask token). Sampling reads the logits instead, and of the continuations only the
+// first, from whose log-probability and logit those of all tokens follow.
 inline int32_t CandidatesPerHypothesis(const BeamOptions& options) {
-  return options.sampling ? 1 : 2 * options.beam + 3;
+  return options.sampling ? 1 : 2 * options.beam + (options.mask_token < 0 ? 3 : 4);
 }
 
 // Whether a search reads the logits of all tokens (BeamSearch::wants_logits).

@@ -12,9 +12,8 @@
 #include "pipeline/options/grid_shape.h"
 #include "pipeline/options/recompute_run.h"
 #include "pipeline/schedule/schedule.h"
-#include "runtime/data/bleu_tokenizer.h"
-#include "runtime/data/spec_augment.h"
-#include "runtime/data/token_masks.h"
+#include "runtime/data/bleu.h"
+#include "runtime/data/input_masks.h"
 #include "runtime/storage.h"
 
 namespace hadal {
@@ -68,7 +67,7 @@ struct PipelineOptions {
   GraphMode graphs = GraphMode::kAuto;
   int64_t bucket_rows = 128;  // least size to which a device's micro-batches are rounded up (row_bucket.h)
   Transport transport = Transport::kAuto;
-  // Beam search for BLEU at validations (validation_bleu.h), in memory of every rank's arena. Not set: no BLEU.
+  // Beam search for BLEU at validations (pipeline/validator.h), in memory of every rank's arena. Not set: no BLEU.
   std::optional<DecoderOptions> decoder;
 };
 

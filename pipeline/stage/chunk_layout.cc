@@ -6,7 +6,7 @@
 #include "layers/block_reader.h"
 #include "layers/chunk_part.h"
 #include "layers/layer_combination.h"
-#include "layers/masked_head.h"
+#include "layers/output_head.h"
 #include "layers/second_stream.h"
 #include "layers/speech_front_end.h"
 #include "layers/token_embedding.h"

@@ -164,7 +164,7 @@ absl::Status Collectives::AllOk(const absl::Status& status, std::string_view wha
     HADAL_CHECK(!all[rank].empty());
     const auto rank_code = static_cast<absl::StatusCode>(all[rank][0]);
     if (rank_code == absl::StatusCode::kOk) continue;
-    const bool alike = std::count(all.begin(), all.end(), all[rank]) == std::ssize(all);
+    const bool alike = all[rank].size() == 1 || std::count(all.begin(), all.end(), all[rank]) == std::ssize(all);
     return AsCommonError(
         absl::Status(rank_code, absl::StrCat(alike ? "" : absl::StrCat("rank ", rank, ": "), all[rank].substr(1))));
   }

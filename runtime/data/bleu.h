@@ -1,5 +1,5 @@
 // Corpus-level BLEU, equal to sacreBLEU's: mixed case, exponential smoothing, n-grams of orders 1 to 4; tokenizer 13a,
-// sacreBLEU's default, or another of bleu_tokenizer.h.
+// sacreBLEU's default, or another (BleuTokenizer).
 //
 //   p_n = 100 · Σ clipped matches / Σ n-grams of the hypotheses       n = 1 … 4
 //   BP  = 1 if H ≥ R, else exp(1 − R/H)      H, R: hypothesis and (closest) reference lengths in tokens
@@ -16,11 +16,62 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "absl/types/span.h"
-#include "runtime/data/bleu_tokenizer.h"
+#include "runtime/choice_words.h"
 
 namespace hadal {
+
+// Counts of the n-grams of a segment, for BLEU and chrF.
+// Thread safety: pure functions.
+inline constexpr int kMostNgramOrder = 6;
+
+// An n-gram of tokens (numbers ≥ 0: words, or characters' code points), padded with 0. Because 0 is also a token,
+// n-grams of different orders must not be compared.
+using Ngram = std::array<int32_t, kMostNgramOrder>;
+using NgramCounts = std::vector<std::pair<Ngram, int64_t>>;  // ascending by n-gram
+
+// Counts the n-grams of one order. REQUIRES: 1 ≤ order ≤ kMostNgramOrder. Takes O(tokens · log tokens).
+NgramCounts CountNgrams(absl::Span<const int32_t> tokens, int order);
+
+// Returns 0 for an n-gram that is not in `counts`.
+int64_t CountOf(const NgramCounts& counts, const Ngram& ngram);
+
+// BLEU's tokenizers, as sacreBLEU's of the same names. BLEU scores are comparable only if every rule agrees.
+//
+// "13a", mteval-v13a's language-independent rules, in order:
+//   1. "<skipped>" and "-\n" are removed, "\n" becomes a space; &quot; &amp; &lt; &gt; become characters, in that order
+//      (so "&amp;lt;" becomes "<"); a space is put before and after the text.
+//   2. Spaces are put around ASCII punctuation other than . , - '
+//   3. . and , are separated by spaces if a character other than a digit precedes them; then if one follows them.
+//   4. - is separated by spaces after a digit.
+//   5. The result is split at white space (unicode_text.h).
+// "Digit" is 0-9 only. Each rule scans left to right over non-overlapping matches, so in "a..b" rule 3 has one match.
+//
+// "zh": spaces are put around every Chinese character; then rules 2 to 5, without rule 1's entities and outer spaces.
+// These count as Chinese: CJK radicals, ideographs with extension A and compatibility forms, strokes, Bopomofo, CJK and
+// full-width punctuation, half-width kana, and U+2001 to U+2A6D (general punctuation, arrows, mathematics, symbols).
+// sacreBLEU writes this last range for U+20000 to U+2A6D6, with too few digits; so ideographs of extension B do not
+// count.
+//
+// "char": every character other than white space is a token.
+// Source: mteval-v13a.pl (NIST 2009); sacreBLEU 2.6.0, whose tokens the tests compare with.
+enum class BleuTokenizer { k13a, kChar, kZh };
+
+// The tokenizers' names in configs, options and signatures.
+inline constexpr Word<BleuTokenizer> kBleuTokenizers[] = {
+    {"13a", BleuTokenizer::k13a}, {"char", BleuTokenizer::kChar}, {"zh", BleuTokenizer::kZh}};
+
+// The tokenizer that BLEU of translations into `language` ("de", "zh", "zh_CN") is computed with: zh for Chinese, char
+// for other languages without spaces between words (ja, th, lo, km, my, bo, dz), else 13a.
+BleuTokenizer BleuTokenizerOf(std::string_view language);
+
+// `text` is UTF-8; a byte that is not part of valid UTF-8 counts as a letter. Trailing white space is ignored. Thread
+// safety: any thread. Errors: none.
+std::vector<std::string> TokenizeForBleu(BleuTokenizer tokenizer, std::string_view text);
 
 inline constexpr int kBleuOrders = 4;
 inline constexpr char kSacrebleuVersion[] =

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/check.h"
 #include "runtime/data/bleu.h"
-#include "runtime/data/ngrams.h"
 #include "runtime/data/unicode_text.h"
 
 namespace hadal {

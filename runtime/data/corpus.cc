@@ -107,12 +107,13 @@ namespace {
 
 constexpr char kTemporaryName[] = "partial";
 
-// Checks one side's ids and counts the unknown ones.
+// Checks one side's ids and counts the unknown ones. `mark`: a bit that tokens may have besides their id.
 absl::StatusOr<int64_t> CountUnknown(std::span<const int32_t> tokens, const VocabularyReference& vocabulary,
-                                     const TextForm& form) {
+                                     const TextForm& form, int32_t mark = 0) {
   const int32_t least = LeastToken(form);
   int64_t unknown = 0;
-  for (const int32_t token : tokens) {
+  for (const int32_t marked : tokens) {
+    const int32_t token = marked & ~mark;
     if (token < least || token >= vocabulary.size) {
       return absl::InvalidArgumentError(absl::StrCat("token id ", token, " is outside the vocabulary: ids of text are ",
                                                      least, " to ", vocabulary.size - 1));
@@ -153,6 +154,7 @@ CorpusWriter::CorpusWriter(CorpusWriterOptions options)
   manifest_.target_vocabulary = options_.target_vocabulary;
   manifest_.corpora = options_.corpora;
   manifest_.mask_token = options_.mask_token;
+  manifest_.special_tokens = options_.special_tokens;
   manifest_.tags = options_.inputs.tags;
   manifest_.frame_width = options_.inputs.frame_width;
   manifest_.sample_rate = options_.inputs.sample_rate;
@@ -173,8 +175,8 @@ absl::Status CorpusWriter::Add(const SampleView& sample) {
                          CountUnknown(sample.prefix, options_.source_vocabulary, options_.form));
   HADAL_ASSIGN_OR_RETURN(const int64_t in_source,
                          CountUnknown(sample.source, options_.source_vocabulary, options_.form));
-  HADAL_ASSIGN_OR_RETURN(const int64_t in_target,
-                         CountUnknown(sample.target, options_.target_vocabulary, options_.form));
+  HADAL_ASSIGN_OR_RETURN(const int64_t in_target, CountUnknown(sample.target, options_.target_vocabulary, options_.form,
+                                                               options_.special_tokens.empty() ? 0 : kContinuesWord));
   HADAL_RETURN_IF_ERROR(CheckFrames(sample, options_.inputs.frame_width));
   HADAL_RETURN_IF_ERROR(shard_->Add(sample));
   const auto source = options_.inputs.frame_width > 0

@@ -5,8 +5,9 @@
 // A sample is a sentence pair with the id of the corpus it is from, a weight, and prefix tokens before the source (such
 // as language tags). In a monolingual corpus a sample has a target only. The files have no </s>; batches add it
 // (packed_batch.h). A monolingual corpus may be of blocks: a sample's target is then N + 1 tokens of the stream of
-// documents, of which each is followed by its end token; the last token of a block is the next block's first. In a
-// corpus of speech the source side is frames of features, and there is no source vocabulary.
+// documents, of which each is followed by its end token; the last token of a block is the next block's first. In
+// plain text with a mask token kContinuesWord (packed_batch.h) is added to tokens that continue a word. In a corpus of
+// speech the source side is frames of features, and there is no source vocabulary.
 //
 // Open() verifies sizes, the CRC-32C of every shard, that every offset is inside its file, every token id inside its
 // vocabulary, and every frame finite. sample() can then not read outside the mapping, whatever the file contains. The
@@ -119,6 +120,7 @@ struct CorpusWriterOptions {
   VocabularyReference source_vocabulary;  // a file beside the manifest; empty for monolingual text and speech
   VocabularyReference target_vocabulary;
   int32_t mask_token = -1;                   // of the target vocabulary; −1: none
+  std::vector<int32_t> special_tokens = {};  // stored in the manifest
   std::vector<std::string> corpora;          // [corpus id] names
   TextForm form = {};                        // stored in the manifest; of every sample
   InputKind inputs = {};                     // stored in the manifest; its frame_width is that of every sample

@@ -9,7 +9,6 @@
 #include "runtime/data/packed_batch.h"
 #include "runtime/json_fields.h"
 #include "runtime/status_macros.h"
-#include "runtime/strict_json.h"
 
 namespace hadal {
 namespace {
@@ -123,6 +122,12 @@ absl::StatusOr<CorpusManifest> ReadManifest(const Json& json) {
   if (fields.Has("mask_token")) {
     fields.Read("mask_token", manifest.mask_token, 0, int64_t{manifest.target_vocabulary.size} - 1);
   }
+  for (const Json& item : fields.Has("special_tokens") ? fields.List("special_tokens") : Json::array()) {
+    manifest.special_tokens.push_back(JsonInteger<int32_t>(item).value_or(-1));
+    const size_t count = manifest.special_tokens.size();
+    const int32_t before = count > 1 ? manifest.special_tokens[count - 2] : -1, id = manifest.special_tokens.back();
+    if (id <= before || id >= manifest.target_vocabulary.size) fields.Fail("special_tokens", "is no ascending ids");
+  }
   bool target_tags = false;  // all that older corpora have
   if (fields.Has("target_tags")) fields.Read("target_tags", target_tags);
   if (target_tags) manifest.tags = "m2m100";
@@ -180,6 +185,7 @@ std::string ManifestToJson(const CorpusManifest& manifest) {
   json["corpora"] = manifest.corpora;
   json["statistics"] = ToJson(manifest.statistics);
   if (manifest.mask_token >= 0) json["mask_token"] = manifest.mask_token;
+  if (!manifest.special_tokens.empty()) json["special_tokens"] = manifest.special_tokens;
   if (manifest.target_tags()) json["target_tags"] = true;
   if (!manifest.tags.empty()) json["tags"] = manifest.tags;
   if (manifest.frame_width > 0) json["frame_width"] = manifest.frame_width;

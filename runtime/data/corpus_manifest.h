@@ -48,7 +48,10 @@ struct CorpusManifest {
   std::vector<ShardReference> shards;
   std::vector<std::string> corpora;  // [corpus id] names of the corpora that the samples are from
   CorpusStatistics statistics;
-  int32_t mask_token = -1;  // id of the vocabulary's "<mask>"; −1: it has none
+  int32_t mask_token = -1;  // id of the vocabulary's mask token; −1: it has none
+  // Ids that are never masked, the mask token among them, ascending. Empty without one, and in older corpora, which do
+  // not say which tokens continue a word.
+  std::vector<int32_t> special_tokens;
   // Fields of InputKind (input_kind.h).
   std::string tags;
   int32_t frame_width = 0;

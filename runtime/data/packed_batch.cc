@@ -22,6 +22,15 @@ void AppendFrames(const SampleView& sample, PackedBatch& batch) {
   batch.source.insert(batch.source.end(), static_cast<size_t>(SourceRowsOf(sample)), kPadToken);
 }
 
+// Removes kContinuesWord from the rows of plain text behind those that are done.
+void TakeMarks(PackedBatch& batch) {
+  for (size_t row = batch.continues.size(); row < batch.target.size(); ++row) {
+    batch.continues.push_back((batch.target[row] & kContinuesWord) != 0);
+    batch.target[row] &= ~kContinuesWord;
+    batch.target_input[row] &= ~kContinuesWord;
+  }
+}
+
 // REQUIRES: two tokens or more.
 void AppendBlock(const SampleView& sample, int64_t index, PackedBatch& batch) {
   const std::span<const int32_t> tokens = sample.target;
@@ -36,6 +45,7 @@ void AppendBlock(const SampleView& sample, int64_t index, PackedBatch& batch) {
     batch.target.push_back(tokens[row + 1]);
   }
   batch.target_offsets.push_back(static_cast<int32_t>(batch.target.size()));
+  TakeMarks(batch);
 }
 
 }  // namespace
@@ -49,6 +59,7 @@ void ClearBatch(PackedBatch& batch) {
   batch.micro_batch = 0;
   batch.source.clear();
   batch.target_input.clear();
+  batch.continues.clear();
   batch.target.clear();
   batch.samples.clear();
   batch.source_offsets.assign(1, 0);
@@ -75,6 +86,7 @@ void AppendSentence(const SampleView& sample, int64_t index, PackedBatch& batch)
   batch.source_offsets.push_back(static_cast<int32_t>(batch.source.size()));
   batch.target_offsets.push_back(static_cast<int32_t>(batch.target.size()));
   batch.samples.push_back(index);
+  if (!sample.has_source) TakeMarks(batch);
 }
 
 std::string RemedyFor(const BatchRows& rows, const BatchCapacity& capacity) {

@@ -3,7 +3,7 @@
 // Conventions (fairseq's): source = tokens + </s>; decoder input = </s> + tokens; target = tokens + </s>. A pair of S
 // source and T target tokens takes S + 1 source rows and T + 1 target rows. Monolingual text (language models) has
 // target rows only; for an encoder alone they become source rows, and the target rows are the masked tokens
-// (token_masks.h).
+// (input_masks.h).
 // The config fixes the largest numbers of rows (BatchCapacity). On a device, padding rows may follow the sentences:
 // their tokens are kPaddingRow, and no offset includes them (pipeline/layout/row_bucket.h).
 #pragma once
@@ -29,6 +29,8 @@ inline constexpr int32_t kEosToken = 2;
 inline constexpr int32_t kUnknownToken = 3;
 inline constexpr int32_t kSpecialTokens = 4;
 inline constexpr int32_t kPaddingRow = -1;  // not a token id
+// A bit above all ids, of tokens in corpora with a mask token: the token continues the word of the token before it.
+inline constexpr int32_t kContinuesWord = 1 << 30;
 
 // Encoder rows of a sentence of `frames` frames of speech: two convolutions with stride 2. REQUIRES: frames ≥ 1.
 constexpr int64_t SubsampledRows(int64_t frames) {
@@ -53,6 +55,7 @@ struct PackedBatch {
   std::vector<int32_t> target_input;    // [target rows]
   std::vector<int32_t> target;          // [target rows]
   std::vector<int32_t> target_offsets;  // [sentences + 1]
+  std::vector<bool> continues;          // [target rows] of plain text: whether the target had kContinuesWord
   std::vector<int64_t> samples;         // [sentences] index in the corpus; the same for the documents of a block
   // Speech: `source` then has a kPadToken for each of the encoder's rows (SubsampledRows).
   int32_t frame_width = 0;             // features of a frame; 0: text

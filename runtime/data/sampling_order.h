@@ -35,9 +35,8 @@
 
 #include "absl/status/statusor.h"
 #include "runtime/data/corpus.h"
+#include "runtime/data/input_masks.h"
 #include "runtime/data/packed_batch.h"
-#include "runtime/data/spec_augment.h"
-#include "runtime/data/token_masks.h"
 
 namespace hadal {
 

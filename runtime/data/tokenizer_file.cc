@@ -6,8 +6,8 @@
 #include <unordered_map>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/json_fields.h"
 #include "runtime/status_macros.h"
-#include "runtime/strict_json.h"
 #include "runtime/text.h"
 
 namespace hadal {

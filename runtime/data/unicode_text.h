@@ -3,7 +3,7 @@
 // White space is what Python's str.isspace accepts: Unicode's bidirectional types WS, B, S and category Zs. (A no-break
 // space is white space, U+200B is not.) A byte that is not part of valid UTF-8 counts as a letter.
 // Detects scripts without spaces between words: Chinese, Japanese, Thai, Lao, Burmese, Khmer. BLEU's tokenizer 13a
-// (bleu_tokenizer.h) splits only at spaces and ASCII punctuation, so whole sentences become words and the score is 0 or
+// (bleu.h) splits only at spaces and ASCII punctuation, so whole sentences become words and the score is 0 or
 // meaningless; WER likewise.
 // Thread safety: pure functions.
 #pragma once

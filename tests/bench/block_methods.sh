@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Blocks by methods: language models of 60 layers (120 sublayers), 100 steps on two ranks; the nll of the first and of the last ten steps.
 #
-#   tests/bench/block_methods.sh HADAL TEXT > tests/bench/results/block_methods.txt
+#   [METHODS='…'] tests/bench/block_methods.sh HADAL TEXT > tests/bench/results/block_methods.txt
 # TEXT: plain text, one passage a line. d_model 64, four heads, d_ff 128, 512 tokens a step, learning rate 1e-3, the same seed; what
 # is refused or failed says so. Fails if the arena of a rank is not as large as `hadal plan` says. About ten minutes on two cores.
 set -euo pipefail
@@ -16,7 +16,7 @@ echo "# $(date +%F), $(nproc) CPUs, $(sed -n 's/^model name[^:]*: //p' /proc/cpu
 blocks=(vaswani gpt2 bert llama qwen3 modernbert)
 echo "| method | $(printf '%s | ' "${blocks[@]}")"
 echo "|---|$(printf -- '---|%.0s' "${blocks[@]}")"
-for method in pre_ln post_ln deepnorm ln_scaling completep keel peri_ln mhc; do
+for method in ${METHODS:-pre_ln post_ln deepnorm ln_scaling completep keel peri_ln mhc mhc_lite attn_res attn_res_delta}; do
   row="| $method |"
   for block in "${blocks[@]}"; do
     run=$work/$method-$block

@@ -3,8 +3,8 @@
 
     tests/bench/step_cpu.py HADAL OTHER_HADAL > tests/bench/results/step_cpu.txt
 
-Each row: medians over pairs of runs of `hadal bench step` in turn, one thread. A run's time is the user CPU seconds of some steps more,
-divided by their number; a busy machine changes it by what its caches lose, for both builds alike. Takes about ten minutes."""
+Each row: runs of `hadal bench step` in turn, one thread, bound to one CPU. A run's time is the user CPU seconds of its steps and what
+comes before them, divided by their number; of these the medians, the ratio of the medians and that of the least. Takes about ten minutes."""
 import os
 import platform
 import resource
@@ -13,23 +13,19 @@ import subprocess
 import sys
 from pathlib import Path
 
-PAIRS, STEPS = 5, 4
+PAIRS, STEPS = 7, 10
 MODELS = {"d=512, 1L-1L": "--d-model 512 --encoder-layers 1 --decoder-layers 1",
           "d=128, 10L-10L": "--d-model 128 --encoder-layers 10 --decoder-layers 10 --heads 4",
           "d=64, 50L-50L": "--d-model 64 --encoder-layers 50 --decoder-layers 50 --heads 4"}
 
 
-def seconds_of(hadal: str, model: str, limit: str, repeats: int) -> float:
-    """User CPU seconds of `repeats` steps and what comes before them, with at most the instruction set `limit`."""
+def step_of(hadal: str, model: str, limit: str) -> float:
+    """User CPU seconds of a step with at most the instruction set `limit`."""
     environment = os.environ | ({"HADAL_MAX_CPU_ISA": limit, "ONEDNN_MAX_CPU_ISA": limit} if limit else {})
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-    subprocess.run([hadal, "bench", "step", *model.split(), "--dropout", "0.1", "--threads", "1", "--no-limit", "--repeats", str(repeats)],
+    subprocess.run([hadal, "bench", "step", *model.split(), "--dropout", "0.1", "--threads", "1", "--no-limit", "--repeats", str(STEPS)],
                    env=environment, check=True, capture_output=True)
-    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
-
-
-def step_of(hadal: str, model: str, limit: str) -> float:
-    return (seconds_of(hadal, model, limit, 1 + STEPS) - seconds_of(hadal, model, limit, 1)) / STEPS
+    return (resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before) / STEPS
 
 
 def main() -> None:
@@ -38,13 +34,17 @@ def main() -> None:
     versions = [next(line for line in subprocess.run([hadal, "--build-info"], capture_output=True, text=True).stdout.splitlines()
                      if line.startswith("commit")).split()[1] for hadal in (ours, other)]
     print(f"# {platform.machine()}, {os.cpu_count()} CPUs, {cpu}; commit {versions[0]} beside {versions[1]}; medians of {PAIRS} pairs")
-    print("# instruction set at most, model, user CPU seconds of a step, of the other build, the other's divided by ours (least to most), load")
+    print("# instruction set at most, model, user CPU seconds of a step, of the other build, the other's divided by ours: medians, least; load")
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     for limit in ("AVX2", ""):
         for name, model in MODELS.items():
-            pairs = [(step_of(ours, model, limit), step_of(other, model, limit)) for _ in range(PAIRS)]
-            ratios = sorted(pair[1] / pair[0] for pair in pairs)
-            print(f"{limit or 'any':5} {name:15} {statistics.median(p[0] for p in pairs):7.3f} {statistics.median(p[1] for p in pairs):7.3f}"
-                  f"   {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})   {os.getloadavg()[0]:.1f}", flush=True)
+            times = [], []
+            for pair in range(PAIRS):
+                for build in (0, 1) if pair % 2 else (1, 0):
+                    times[build].append(step_of((ours, other)[build], model, limit))
+            our_median, other_median = map(statistics.median, times)
+            print(f"{limit or 'any':5} {name:15} {our_median:7.3f} {other_median:7.3f}"
+                  f"   {other_median / our_median:.3f} {min(times[1]) / min(times[0]):.3f}   {os.getloadavg()[0]:.1f}", flush=True)
 
 
 if __name__ == "__main__":

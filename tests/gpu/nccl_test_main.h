@@ -10,7 +10,6 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/comm/mpi_communicator.h"
-#include "runtime/comm/mpi_environment.h"
 #include "runtime/comm/nccl_library.h"
 #include "runtime/device.h"
 

@@ -63,53 +63,23 @@ TEST(Bf16RunTest, TheOtherMethodsTrain) {
   }
 }
 
-TEST(Bf16RunTest, OtherBlocksTrain) {
-  const Corpus corpus = SmallCorpus();
+// Another block; stacks whose residual streams are stored as their own norms let them be; language models; speech.
+TEST(Bf16RunTest, OtherModelsTrain) {
   for (const ResidualMethod method : {ResidualMethod::kPreLn, ResidualMethod::kDeepNorm}) {
-    RunSpec spec = SmallRun(method);
-    spec.model.block = kModernBlock;
-    spec.model.block.first_norm = method != ResidualMethod::kPreLn;
-    const RunOutcome bf16 = Train(InBf16(spec), corpus);
-    ExpectInBand(bf16.loss, Train(spec, corpus).loss, kBand, std::string(ResidualMethodName(method)));
-    spec.ranks = 2;
-    EXPECT_EQ(FirstDifference(bf16, Train(InBf16(spec), corpus)), "");
-  }
-}
-
-// A stack's residual stream is stored as its own norms let it be.
-TEST(Bf16RunTest, StacksMayDiffer) {
-  const Corpus corpus = SmallCorpus();
-  for (const bool pre_norm_encoder : {true, false}) {
-    RunSpec spec = SmallRun(ResidualMethod::kPostLn);
-    (pre_norm_encoder ? spec.model.encoder : spec.model.decoder).norm = NormPlacement::kPre;
-    const RunOutcome fp32 = Train(spec, corpus), bf16 = Train(InBf16(spec), corpus);
-    ExpectInBand(bf16.loss, fp32.loss, kBand, pre_norm_encoder ? "pre-norm encoder" : "pre-norm decoder");
-    spec.ranks = 3;
-    EXPECT_EQ(FirstDifference(bf16, Train(InBf16(spec), corpus)), "");
-  }
-}
-
-TEST(Bf16RunTest, LanguageModelsTrainToo) {
-  for (const ResidualMethod method : {ResidualMethod::kDeepNorm, ResidualMethod::kPreLn}) {
-    RunSpec spec = SmallRun(method);
-    spec.model.encoder_layers = spec.model.source_vocabulary = 0;
-    ApplyResidualMethod(method, spec.model);
-    const Corpus corpus = RandomCorpusFor(spec.model, 60, 9, 5);
-    const RunOutcome bf16 = Train(InBf16(spec), corpus);
-    ExpectInBand(bf16.loss, Train(spec, corpus).loss, kBand, std::string(ResidualMethodName(method)));
-    spec.ranks = 2;
-    EXPECT_EQ(FirstDifference(bf16, Train(InBf16(spec), corpus)), "");
-  }
-}
-
-TEST(Bf16RunTest, SpeechTrainsToo) {
-  for (const ResidualMethod method : {ResidualMethod::kDeepNorm, ResidualMethod::kPreLn}) {
-    RunSpec spec = SmallSpeechRun(method);
-    const Corpus corpus = RandomCorpusFor(spec.model, 60, 9, 5);
-    const RunOutcome bf16 = Train(InBf16(spec), corpus);
-    ExpectInBand(bf16.loss, Train(spec, corpus).loss, kBand, std::string(ResidualMethodName(method)));
-    spec.ranks = 2;
-    EXPECT_EQ(FirstDifference(bf16, Train(InBf16(spec), corpus)), "");
+    const bool pre_norm = method == ResidualMethod::kPreLn;
+    RunSpec block = SmallRun(method), stacks = SmallRun(ResidualMethod::kPostLn), language = SmallRun(method);
+    block.model.block = kModernBlock;
+    block.model.block.first_norm = !pre_norm;
+    (pre_norm ? stacks.model.encoder : stacks.model.decoder).norm = NormPlacement::kPre;
+    language.model.encoder_layers = language.model.source_vocabulary = 0;
+    ApplyResidualMethod(method, language.model);
+    for (RunSpec spec : {block, stacks, language, SmallSpeechRun(method)}) {
+      const Corpus corpus = RandomCorpusFor(spec.model, 60, 9, 5);
+      const RunOutcome bf16 = Train(InBf16(spec), corpus);
+      ExpectInBand(bf16.loss, Train(spec, corpus).loss, kBand, std::string(ResidualMethodName(method)));
+      spec.ranks = 3;
+      EXPECT_EQ(FirstDifference(bf16, Train(InBf16(spec), corpus)), "");
+    }
   }
 }
 

@@ -116,24 +116,17 @@ TEST(DataParallelTest, NoScheduleChangesABit) {
   }
 }
 
-TEST(DataParallelTest, PreNormWithSeparateEmbeddings) {
+// Pre-norm with separate embeddings; combined layers; a language model.
+TEST(DataParallelTest, OtherModels) {
   RunSpec spec = BaseSpec();
+  spec.steps = 3;
+  spec.model = SmallModel(ResidualMethod::kDlclPost, {.d_model = 32, .vocabulary = kVocabulary});
+  ExpectGridsAgree(spec);
+  spec.model = SmallModel(ResidualMethod::kDeepNorm, {.encoder_layers = 0, .d_model = 32, .vocabulary = kVocabulary});
+  ExpectGridsAgree(spec);
   spec.model = SmallModel(ResidualMethod::kPreLn, {.d_model = 32, .vocabulary = kVocabulary});
   spec.model.sharing = EmbeddingSharing::kNone;
-  ExpectGridsAgree(spec);
-}
-
-TEST(DataParallelTest, CombinedLayers) {
-  RunSpec spec = BaseSpec();
-  spec.model = SmallModel(ResidualMethod::kDlclPost, {.d_model = 32, .vocabulary = kVocabulary});
-  spec.steps = 3;
-  ExpectGridsAgree(spec);
-}
-
-TEST(DataParallelTest, LanguageModels) {
-  RunSpec spec = BaseSpec();
-  spec.model = SmallModel(ResidualMethod::kDeepNorm, {.encoder_layers = 0, .d_model = 32, .vocabulary = kVocabulary});
-  spec.steps = 3;
+  spec.steps = 5;
   ExpectGridsAgree(spec);
 }
 

@@ -55,6 +55,7 @@ std::string Reason(ResidualMethod method) {
     case ResidualMethod::kB2tNoLn:
       return "encoder layer 0 feed-forward multiplies the residual stream";
     case ResidualMethod::kMhc:
+    case ResidualMethod::kMhcLite:
       return "mixes residual streams";
     case ResidualMethod::kAttnRes:
     case ResidualMethod::kAttnResDelta:

@@ -26,23 +26,30 @@ void ExpectAlike(const std::vector<double>& device, const std::vector<double>& c
   for (size_t i = 0; i < cpu.size(); ++i) EXPECT_NEAR(device[i] / cpu[i], 1, kTolerance) << what << ", entry " << i;
 }
 
+// Trains on a device, as on the CPU; what the device gives.
+RunOutcome TrainAsOnTheCpu(const RunSpec& spec, const Corpus& corpus, const std::string& what) {
+  const RunOutcome cpu = Train(spec, corpus), device = Train(OnDevice(spec), corpus);
+  ExpectAlike(device.loss, cpu.loss, what + ", loss");
+  ExpectAlike(device.gradient_norm, cpu.gradient_norm, what + ", gradient norm");
+  ExpectAlike(device.validation_loss, cpu.validation_loss, what + ", validation loss");
+  EXPECT_EQ(device.translations, cpu.translations);
+  return device;
+}
+
 TEST(DeviceRunTest, LossesAreThoseOfTheCpu) {
   const Corpus corpus = SmallCorpus();
   for (const ResidualMethod method :
-       {ResidualMethod::kDeepNorm,     ResidualMethod::kBranchNorm, ResidualMethod::kPreLn,
-        ResidualMethod::kPostLn,       ResidualMethod::kB2t,        ResidualMethod::kSubLn,
-        ResidualMethod::kTFixup,       ResidualMethod::kReZero,     ResidualMethod::kAdmin,
-        ResidualMethod::kNormFormer,   ResidualMethod::kRFixup,     ResidualMethod::kDlclPre,
-        ResidualMethod::kDlclPost,     ResidualMethod::kKeel,       ResidualMethod::kPeriLn,
-        ResidualMethod::kLnScaling,    ResidualMethod::kMixLn,      ResidualMethod::kCompleteP,
-        ResidualMethod::kResidualDual, ResidualMethod::kMhc}) {
+       {ResidualMethod::kDeepNorm,     ResidualMethod::kBranchNorm,  ResidualMethod::kPreLn,
+        ResidualMethod::kPostLn,       ResidualMethod::kB2t,         ResidualMethod::kSubLn,
+        ResidualMethod::kTFixup,       ResidualMethod::kReZero,      ResidualMethod::kAdmin,
+        ResidualMethod::kNormFormer,   ResidualMethod::kRFixup,      ResidualMethod::kDlclPre,
+        ResidualMethod::kDlclPost,     ResidualMethod::kKeel,        ResidualMethod::kPeriLn,
+        ResidualMethod::kLnScaling,    ResidualMethod::kMixLn,       ResidualMethod::kCompleteP,
+        ResidualMethod::kResidualDual, ResidualMethod::kMhc,         ResidualMethod::kMhcLite,
+        ResidualMethod::kAttnRes,      ResidualMethod::kAttnResDelta}) {
     RunSpec spec = SmallRun(method);
     spec.validate_every_step = method == ResidualMethod::kDeepNorm || method == ResidualMethod::kMhc;
-    const RunOutcome cpu = Train(spec, corpus), device = Train(OnDevice(spec), corpus);
-    const std::string name(ResidualMethodName(method));
-    ExpectAlike(device.loss, cpu.loss, name + ", loss");
-    ExpectAlike(device.gradient_norm, cpu.gradient_norm, name + ", gradient norm");
-    ExpectAlike(device.validation_loss, cpu.validation_loss, name + ", validation loss");
+    TrainAsOnTheCpu(spec, corpus, std::string(ResidualMethodName(method)));
   }
 }
 
@@ -51,7 +58,7 @@ TEST(DeviceRunTest, LossesAreThoseOfTheCpu) {
 TEST(DeviceRunTest, NoLayoutChangesABit) {
   const Corpus corpus = SmallCorpus();
   for (const ResidualMethod method : {ResidualMethod::kDeepNorm, ResidualMethod::kRFixup, ResidualMethod::kDlclPre,
-                                      ResidualMethod::kDlclPost, ResidualMethod::kMhc}) {
+                                      ResidualMethod::kDlclPost, ResidualMethod::kMhc, ResidualMethod::kAttnRes}) {
     const RunSpec spec = OnDevice(SmallRun(method));
     const RunOutcome whole = Train(spec, corpus);
     for (const int ranks : {1, 2}) {
@@ -213,8 +220,18 @@ TEST(DeviceRunTest, AStepsTailIsTheSameFewLaunchesAtAnyDepth) {
   }
 }
 
+// And the same bits on two stages with recomputation.
+void ExpectAsOnTheCpuAndOnTwoStages(const RunSpec& spec) {
+  const Corpus corpus = RandomCorpusFor(spec.model, 60, 9, 5);
+  const RunOutcome device = TrainAsOnTheCpu(spec, corpus, "one stage");
+  RunSpec other = OnDevice(spec);
+  other.ranks = 2;
+  other.pipeline.recompute_every = 3;
+  other.poison = true;
+  EXPECT_EQ(FirstDifference(device, Train(other, corpus)), "");
+}
+
 TEST(DeviceRunTest, OtherBlocksTrainAsOnTheCpu) {
-  const Corpus corpus = SmallCorpus();
   for (const ResidualMethod method : {ResidualMethod::kPreLn, ResidualMethod::kDeepNorm, ResidualMethod::kSubLn}) {
     RunSpec spec = SmallRun(method);
     spec.model.block = kModernBlock;
@@ -222,14 +239,7 @@ TEST(DeviceRunTest, OtherBlocksTrainAsOnTheCpu) {
       spec.model.block = {
           .activation = Activation::kGelu, .biases = Biases::kQkv, .positions = Positions::kLearned, .kv_heads = 1};
     if (method == ResidualMethod::kSubLn) spec.model.block.positions = Positions::kNone;
-    const RunOutcome cpu = Train(spec, corpus), device = Train(OnDevice(spec), corpus);
-    ExpectAlike(device.loss, cpu.loss, "loss");
-    ExpectAlike(device.gradient_norm, cpu.gradient_norm, "gradient norm");
-    RunSpec other = OnDevice(spec);
-    other.ranks = 2;
-    other.pipeline.recompute_every = 3;
-    other.poison = true;
-    EXPECT_EQ(FirstDifference(device, Train(other, corpus)), "");
+    ExpectAsOnTheCpuAndOnTwoStages(spec);
   }
 }
 
@@ -238,8 +248,7 @@ TEST(DeviceRunTest, LanguageModelsTrainToo) {
   spec.model.encoder_layers = spec.model.source_vocabulary = 0;
   ApplyResidualMethod(ResidualMethod::kPreLn, spec.model);
   spec.seed = (uint64_t{1} << 32) + 11;  // of two words on a device
-  const Corpus corpus = RandomCorpusFor(spec.model, 60, 9, 5);
-  ExpectAlike(Train(OnDevice(spec), corpus).loss, Train(spec, corpus).loss, "loss");
+  ExpectAsOnTheCpuAndOnTwoStages(spec);
 }
 
 // Rows are gathered and their gradients scattered; a micro-batch without a masked token has none.
@@ -250,16 +259,7 @@ TEST(DeviceRunTest, EncodersAloneTrainToo) {
     ApplyResidualMethod(method, spec.model);
     spec.model.block = kBertBlock;
     spec.validate_every_step = true;
-    const Corpus corpus = RandomCorpusFor(spec.model, 60, 9, 5);
-    const RunOutcome cpu = Train(spec, corpus), device = Train(OnDevice(spec), corpus);
-    ExpectAlike(device.loss, cpu.loss, "loss");
-    ExpectAlike(device.gradient_norm, cpu.gradient_norm, "gradient norm");
-    ExpectAlike(device.validation_loss, cpu.validation_loss, "validation loss");
-    RunSpec other = OnDevice(spec);
-    other.ranks = 2;
-    other.pipeline.recompute_every = 3;
-    other.poison = true;
-    EXPECT_EQ(FirstDifference(device, Train(other, corpus)), "");
+    ExpectAsOnTheCpuAndOnTwoStages(spec);
   }
 }
 
@@ -273,15 +273,10 @@ TEST(DeviceRunTest, SpeechTrainsAsOnTheCpu) {
   spec.pipeline.decoder = {.beam = {.beam = 2, .max_length_b = 4}, .sentences = 4};
   spec.steps = 3;
   spec.validate_every_step = true;
-  const RunOutcome cpu = Train(spec, corpus);
+  const RunOutcome device = TrainAsOnTheCpu(spec, corpus, "speech");
   RunSpec other = OnDevice(spec);
-  const RunOutcome device = Train(other, corpus);
-  ExpectAlike(device.loss, cpu.loss, "loss");
-  ExpectAlike(device.gradient_norm, cpu.gradient_norm, "gradient norm");
-  ExpectAlike(device.validation_loss, cpu.validation_loss, "validation loss");
-  EXPECT_EQ(device.translations, cpu.translations);
   spec.spec_augment = {};
-  EXPECT_GT(std::abs(Train(spec, corpus).loss[0] / cpu.loss[0] - 1), 10 * kTolerance) << "nothing was masked";
+  EXPECT_GT(std::abs(Train(spec, corpus).loss[0] / device.loss[0] - 1), 10 * kTolerance) << "nothing was masked";
   other.pipeline.graphs = GraphMode::kOff;
   other.ranks = 2;
   other.poison = true;

@@ -8,6 +8,7 @@
 #include "gtest/gtest.h"
 #include "tests/integration/model_loss.h"
 #include "tests/support/directional_difference.h"
+#include "tests/support/each_instruction_set.h"
 #include "tests/support/small_model.h"
 
 namespace hadal::testing {
@@ -28,6 +29,10 @@ DifferenceModel ModelFor(ParameterRole role) {
   if (role == ParameterRole::kKeyBias) model.may_vanish = true;              // softmax(q·(k + b)) does not depend on b
   if (role == ParameterRole::kCombinationWeight) model.largest_step = 2e-2;  // a norm of few terms bends early
   if (role == ParameterRole::kHyperMapWeight) model.longest = 2;             // small gates stand behind it
+  if (role == ParameterRole::kReaderQuery) model.largest_step = 1.5e-2;      // rows cancel in the slope alone
+  if (role == ParameterRole::kReaderScale) {                                 // small queries multiply it
+    model.longest = 2, model.largest_step = 0.25, model.curvature = 4e-2;
+  }
   return model;
 }
 
@@ -77,6 +82,28 @@ TEST(ModelGradientTest, IsTheSlopeOfTheLossWhateverTablesAreShared) {
   }
 }
 
+// Norms of heads, turned queries, gates, windows, activations; the head of masked tokens.
+TEST(ModelGradientTest, IsTheSlopeOfTheLossOfOtherBlocksOnEachInstructionSet) {
+  const auto model = [](int32_t encoder_layers, int32_t decoder_layers, const Block& block) {
+    ModelOptions options = SmallModel(ResidualMethod::kPreLn, {.encoder_layers = encoder_layers,
+                                                               .decoder_layers = decoder_layers,
+                                                               .d_model = kWidth,
+                                                               .vocabulary = kVocabulary});
+    options.block = block;
+    return options;
+  };
+  Block bert = kBertBlock, gpt2 = kBertBlock;
+  bert.initial_deviation = gpt2.initial_deviation = 0.2;  // 0.02 leaves slopes that rounding hides
+  gpt2.activation = Activation::kGeluTanh;
+  ForEachInstructionSet([&] {
+    for (const ModelOptions& options : {model(0, 2, kModernBlock), model(2, 2, kModernBlock), model(2, 0, kModernBlock),
+                                        model(2, 0, bert), model(0, 2, gpt2)}) {
+      SCOPED_TRACE(absl::StrCat(DepthName(options), ", ", BlockText(options.block)));
+      ExpectGradientsOfTheLoss(options);
+    }
+  });
+}
+
 // What no preset combines.
 TEST(ModelGradientTest, IsTheSlopeOfTheLossOfSettingsOverAPreset) {
   ModelOptions streams = TwoLayers(ResidualMethod::kMhc, /*encoder_layers=*/2);
@@ -84,8 +111,11 @@ TEST(ModelGradientTest, IsTheSlopeOfTheLossOfSettingsOverAPreset) {
   streams.encoder.norm_gain = streams.decoder.norm_gain = DepthInit::kInverseSqrt;
   ModelOptions scaled_heads = TwoLayers(ResidualMethod::kNormFormer, /*encoder_layers=*/2);
   scaled_heads.encoder.attention_inner_norm = scaled_heads.decoder.attention_inner_norm = true;
-  for (const ModelOptions& model : {streams, scaled_heads}) {
-    SCOPED_TRACE(absl::StrCat(model.encoder.residual_streams, " streams"));
+  ModelOptions blocks = TwoLayers(ResidualMethod::kAttnRes, /*encoder_layers=*/2);
+  blocks.encoder.attention_residual_block_sublayers = blocks.decoder.attention_residual_block_sublayers = 3;
+  for (const ModelOptions& model : {streams, scaled_heads, blocks}) {
+    SCOPED_TRACE(absl::StrCat(model.encoder.residual_streams, " streams, blocks of ",
+                              model.encoder.attention_residual_block_sublayers));
     ExpectGradientsOfTheLoss(model);
   }
 }

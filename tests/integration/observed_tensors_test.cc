@@ -133,14 +133,27 @@ Values Sum(const OneStep& step, int32_t sublayer, const Copies& seen) {
   return sum;
 }
 
-void ExpectPostNormTensors(ResidualMethod method, int recompute_every) {
-  OnRanks(method, 1, recompute_every, [](const OneStep& step) -> absl::Status {
-    Copies seen;
-    step.engine.Observe(&seen);
-    HADAL_RETURN_IF_ERROR(step.engine.TrainingStep(step.batches.micro_batches, step.scalars, step.update).status());
-    const ModelPlan& plan = step.engine.stage().plan();
-    for (int32_t s = 0; s < static_cast<int32_t>(plan.sublayers.size()); ++s) {
-      if (plan.sublayers[s].layer < 0) continue;
+class ObservedTensors : public ::testing::TestWithParam<int> {  // recompute_every
+ protected:
+  // Calls `check` for each sublayer of the stacks, after a step on one rank.
+  static void AfterAStep(ResidualMethod method,
+                         const std::function<void(const ModelPlan&, int32_t s, const Copies& seen)>& check) {
+    OnRanks(method, 1, GetParam(), [&](const OneStep& step) -> absl::Status {
+      Copies seen;
+      step.engine.Observe(&seen);
+      HADAL_RETURN_IF_ERROR(step.engine.TrainingStep(step.batches.micro_batches, step.scalars, step.update).status());
+      const ModelPlan& plan = step.engine.stage().plan();
+      for (int32_t s = 0; s < static_cast<int32_t>(plan.sublayers.size()); ++s) {
+        if (plan.sublayers[s].layer >= 0) check(plan, s, seen);
+      }
+      return absl::OkStatus();
+    });
+  }
+};
+
+TEST_P(ObservedTensors, PostNorm) {
+  for (const ResidualMethod method : {ResidualMethod::kDeepNorm, ResidualMethod::kResidualDual}) {
+    AfterAStep(method, [](const ModelPlan& plan, int32_t s, const Copies& seen) {
       Values output, gradient;
       Norm(seen.At(s, DepthTensor::kNormInput), seen.At(s, DepthTensor::kNormOutputGradient), output, gradient);
       ExpectNear(seen.At(s, DepthTensor::kOutput), output, "output", s);
@@ -150,21 +163,12 @@ void ExpectPostNormTensors(ResidualMethod method, int recompute_every) {
       }
       ExpectNear(seen.At(s, DepthTensor::kOutputGradient), seen.At(s, DepthTensor::kNormOutputGradient),
                  "gradient of the output", s);
-      if (second_stream) continue;  // the branch has another reader
+      if (second_stream) return;  // the branch has another reader
       Values branch_gradient = gradient;
       for (double& g : branch_gradient) g *= BranchGain(plan.sublayers[s], 1);
       ExpectNear(seen.At(s, DepthTensor::kBranchGradient), branch_gradient, "gradient of F(x)", s);
-    }
-    return absl::OkStatus();
-  });
-}
-
-class ObservedTensors : public ::testing::TestWithParam<int> {};  // recompute_every
-
-TEST_P(ObservedTensors, PostNorm) { ExpectPostNormTensors(ResidualMethod::kDeepNorm, GetParam()); }
-
-TEST_P(ObservedTensors, PostNormBesideASecondStream) {
-  ExpectPostNormTensors(ResidualMethod::kResidualDual, GetParam());
+    });
+  }
 }
 
 TEST_P(ObservedTensors, SumsBeforeAnyUpdate) {
@@ -203,47 +207,31 @@ TEST_P(ObservedTensors, SumsBeforeAnyUpdate) {
 
 // Outputs and their gradients are all streams of a row; a stack begins with copies of the embedding's output.
 TEST_P(ObservedTensors, SeveralResiduals) {
-  OnRanks(ResidualMethod::kMhc, 1, GetParam(), [](const OneStep& step) -> absl::Status {
-    Copies seen;
-    step.engine.Observe(&seen);
-    HADAL_RETURN_IF_ERROR(step.engine.TrainingStep(step.batches.micro_batches, step.scalars, step.update).status());
-    const ModelPlan& plan = step.engine.stage().plan();
-    for (int32_t s = 0; s < static_cast<int32_t>(plan.sublayers.size()); ++s) {
-      if (plan.sublayers[s].layer < 0) continue;
-      const size_t size = seen.At(s, DepthTensor::kBranch).size();
-      EXPECT_EQ(seen.At(s, DepthTensor::kOutput).size(), 4 * size);
-      EXPECT_EQ(seen.At(s, DepthTensor::kOutputGradient).size(), 4 * size);
-      EXPECT_EQ(seen.At(s, DepthTensor::kNormInput).size(), size);
-      Values normed, gradient;
-      Norm(seen.At(s, DepthTensor::kNormInput), seen.At(s, DepthTensor::kNormOutputGradient), normed, gradient);
-      ExpectNear(seen.At(s, DepthTensor::kNormInputGradient), gradient, "gradient of the norm's input", s);
-      const Values& in_front = seen.At(s - 1, DepthTensor::kOutput);
-      if (!plan.begins_stack(s)) {
-        ExpectNear(seen.Before(s), in_front, "streams in front", s);
-        continue;
+  AfterAStep(ResidualMethod::kMhc, [](const ModelPlan& plan, int32_t s, const Copies& seen) {
+    const size_t size = seen.At(s, DepthTensor::kBranch).size();
+    EXPECT_EQ(seen.At(s, DepthTensor::kOutput).size(), 4 * size);
+    EXPECT_EQ(seen.At(s, DepthTensor::kOutputGradient).size(), 4 * size);
+    EXPECT_EQ(seen.At(s, DepthTensor::kNormInput).size(), size);
+    Values normed, gradient;
+    Norm(seen.At(s, DepthTensor::kNormInput), seen.At(s, DepthTensor::kNormOutputGradient), normed, gradient);
+    ExpectNear(seen.At(s, DepthTensor::kNormInputGradient), gradient, "gradient of the norm's input", s);
+    const Values& in_front = seen.At(s - 1, DepthTensor::kOutput);
+    if (!plan.begins_stack(s)) return ExpectNear(seen.Before(s), in_front, "streams in front", s);
+    Values copies;
+    for (size_t row = 0; row < in_front.size(); row += kWidth) {
+      for (int stream = 0; stream < 4; ++stream) {
+        copies.insert(copies.end(), in_front.begin() + row, in_front.begin() + row + kWidth);
       }
-      Values copies;
-      for (size_t row = 0; row < in_front.size(); row += kWidth) {
-        for (int stream = 0; stream < 4; ++stream) {
-          copies.insert(copies.end(), in_front.begin() + row, in_front.begin() + row + kWidth);
-        }
-      }
-      ExpectNear(seen.Before(s), copies, "copies in front", s);
     }
-    return absl::OkStatus();
+    ExpectNear(seen.Before(s), copies, "copies in front", s);
   });
 }
 
 // ∂L/∂x_k = r·∂L/∂x_{k+1} + the norm's share, so that the observed gradients fix each other. Where layers are combined,
 // x_k of a layer's first sublayer is the combination.
-void ExpectPreNormGradients(ResidualMethod method, int recompute_every) {
-  OnRanks(method, 1, recompute_every, [](const OneStep& step) -> absl::Status {
-    Copies seen;
-    step.engine.Observe(&seen);
-    HADAL_RETURN_IF_ERROR(step.engine.TrainingStep(step.batches.micro_batches, step.scalars, step.update).status());
-    const ModelPlan& plan = step.engine.stage().plan();
-    for (int32_t s = 0; s < static_cast<int32_t>(plan.sublayers.size()); ++s) {
-      if (plan.sublayers[s].layer < 0) continue;
+TEST_P(ObservedTensors, PreNormGradients) {
+  for (const ResidualMethod method : {ResidualMethod::kPreLn, ResidualMethod::kDlclPre}) {
+    AfterAStep(method, [](const ModelPlan& plan, int32_t s, const Copies& seen) {
       Values normed, expected;
       Norm(seen.At(s, DepthTensor::kNormInput), seen.At(s, DepthTensor::kNormOutputGradient), normed, expected);
       const Values& behind = seen.At(s, DepthTensor::kOutputGradient);
@@ -252,15 +240,8 @@ void ExpectPreNormGradients(ResidualMethod method, int recompute_every) {
           plan.Combines(plan.sublayers[s].stack) && plan.sublayers[s].kind == SublayerKind::kSelfAttention;
       ExpectNear(of_layers ? seen.At(s, DepthTensor::kNormInputGradient) : seen.At(s - 1, DepthTensor::kOutputGradient),
                  expected, "gradient in front", s);
-    }
-    return absl::OkStatus();
-  });
-}
-
-TEST_P(ObservedTensors, PreNormGradients) { ExpectPreNormGradients(ResidualMethod::kPreLn, GetParam()); }
-
-TEST_P(ObservedTensors, PreNormGradientsOfCombinedLayers) {
-  ExpectPreNormGradients(ResidualMethod::kDlclPre, GetParam());
+    });
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(CheckpointEvery, ObservedTensors, ::testing::Values(0, 3),

@@ -9,7 +9,7 @@
 #include "pipeline/exchange/process_grid.h"
 #include "pipeline/instruments/depth_recorder.h"
 #include "pipeline/layout/pipeline_layout.h"
-#include "pipeline/validation_bleu.h"
+#include "pipeline/validator.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"

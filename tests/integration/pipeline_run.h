@@ -15,7 +15,7 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/nccl_communicator.h"
 #include "runtime/data/corpus.h"
-#include "runtime/data/spec_augment.h"
+#include "runtime/data/input_masks.h"
 #include "runtime/depth_metrics.h"
 #include "runtime/device.h"
 #include "runtime/storage.h"

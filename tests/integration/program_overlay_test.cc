@@ -4,7 +4,7 @@
 #include "gtest/gtest.h"
 #include "pipeline/engine/engine.h"
 #include "pipeline/trainer.h"
-#include "pipeline/validation_bleu.h"
+#include "pipeline/validator.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/data/vocabulary.h"

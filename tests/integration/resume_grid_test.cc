@@ -120,6 +120,19 @@ class ResumeGridTest : public ::testing::Test {
     return sink.losses;
   }
 
+  // Saved on one grid and resumed on others, a run has the losses of an unbroken one, which are returned.
+  std::vector<double> ExpectGoesOn(const Grid& unbroken, const Grid& saved, const std::vector<Grid>& resumed) {
+    const std::vector<double> losses = Train(options_, unbroken, kStepsBefore + kStepsAfter, "");
+    Train(Saving(), saved, kStepsBefore, "");
+    const std::string checkpoint = saved_;
+    for (const Grid& grid : resumed) {
+      EXPECT_EQ(Train(options_, grid, kStepsBefore + kStepsAfter, checkpoint),
+                std::vector<double>(losses.begin() + kStepsBefore, losses.end()))
+          << Name(grid);
+    }
+    return losses;
+  }
+
   TrainOptions Saving() const {
     TrainOptions options = options_;
     options.checkpoint.save_at_end = true;
@@ -236,10 +249,7 @@ TEST_F(ResumeGridTest, WhateverChangesAtAResumeNothingIsLostOrMixed) {
 // Admin's vectors start from a profile of the first micro-batch; whoever goes on has them from the checkpoint.
 TEST_F(ResumeGridTest, AdminIsProfiledOnceAndAlikeOnEveryReplica) {
   ApplyResidualMethod(ResidualMethod::kAdmin, options_.model);
-  const std::vector<double> unbroken = Train(options_, {2, 1}, kStepsBefore + kStepsAfter, "");
-  Train(Saving(), {1, 1}, kStepsBefore, "");
-  const std::vector<double> resumed = Train(options_, {2, 1}, kStepsBefore + kStepsAfter, saved_);
-  EXPECT_EQ(resumed, std::vector<double>(unbroken.begin() + kStepsBefore, unbroken.end()));
+  const std::vector<double> unbroken = ExpectGoesOn({2, 1}, {1, 1}, {{2, 1}});
   const std::vector<double> replicas = Train(options_, {2, 2}, 2, "");
   for (size_t i = 0; i < replicas.size(); ++i) EXPECT_NEAR(replicas[i] / unbroken[i], 1, 1e-6) << "step " << i;
 }
@@ -250,10 +260,7 @@ TEST_F(ResumeGridTest, CombinedLayersAndReadersOfBlocksToo) {
   for (const ResidualMethod method : {ResidualMethod::kDlclPre, ResidualMethod::kAttnRes}) {
     ApplyResidualMethod(method, options_.model);
     std::filesystem::remove_all(RunDirectory({3, 1}));
-    const std::vector<double> unbroken = Train(options_, {1, 1}, kStepsBefore + kStepsAfter, "");
-    Train(Saving(), {3, 1}, kStepsBefore, "");
-    const std::vector<double> resumed = Train(options_, {2, 1}, kStepsBefore + kStepsAfter, saved_);
-    EXPECT_EQ(resumed, std::vector<double>(unbroken.begin() + kStepsBefore, unbroken.end()));
+    ExpectGoesOn({1, 1}, {3, 1}, {{2, 1}});
   }
 }
 
@@ -261,14 +268,7 @@ TEST_F(ResumeGridTest, LanguageModelsToo) {
   options_.model =
       SmallModel(ResidualMethod::kDeepNorm, {.encoder_layers = 0, .d_model = 16, .vocabulary = kVocabulary});
   corpus_ = RandomCorpusFor(options_.model, 200, 16, 5);
-  const std::vector<double> unbroken = Train(options_, {1, 1}, kStepsBefore + kStepsAfter, "");
-  Train(Saving(), {4, 1}, kStepsBefore, "");
-  const std::string checkpoint = saved_;
-  for (const Grid& grid : {Grid{1, 1}, {3, 1}}) {
-    const std::vector<double> losses = Train(options_, grid, kStepsBefore + kStepsAfter, checkpoint);
-    EXPECT_TRUE(std::equal(losses.begin(), losses.end(), unbroken.begin() + kStepsBefore, unbroken.end()))
-        << Name(grid);
-  }
+  ExpectGoesOn({1, 1}, {4, 1}, {{1, 1}, {3, 1}});
 }
 
 // The masks count epochs and samples: a resumed run has those of the unbroken one.
@@ -276,10 +276,7 @@ TEST_F(ResumeGridTest, EncodersAloneToo) {
   options_.model = SmallModel(ResidualMethod::kPreLn, {.decoder_layers = 0, .d_model = 16, .vocabulary = kVocabulary});
   options_.masking = MaskingFor(options_.model);
   corpus_ = RandomCorpusFor(options_.model, 50, 16, 5);  // several epochs
-  const std::vector<double> unbroken = Train(options_, {1, 1}, kStepsBefore + kStepsAfter, "");
-  Train(Saving(), {3, 1}, kStepsBefore, "");
-  const std::vector<double> resumed = Train(options_, {2, 1}, kStepsBefore + kStepsAfter, saved_);
-  EXPECT_EQ(resumed, std::vector<double>(unbroken.begin() + kStepsBefore, unbroken.end()));
+  ExpectGoesOn({1, 1}, {3, 1}, {{2, 1}});
 }
 
 // A large model's new weights take long to draw and send: a run that loads its weights does without.
@@ -299,10 +296,7 @@ TEST_F(ResumeGridTest, OnlyARunWithoutWeightsDrawsNewOnes) {
 // Muon: the momentum of a matrix is the same for every owner.
 TEST_F(ResumeGridTest, MuonsMomentumToo) {
   options_.optimizer.kind = OptimizerKind::kMuon;
-  const std::vector<double> unbroken = Train(options_, {1, 2}, kStepsBefore + kStepsAfter, "");
-  Train(Saving(), {2, 2}, kStepsBefore, "");
-  const std::vector<double> resumed = Train(options_, {1, 2}, kStepsBefore + kStepsAfter, saved_);
-  EXPECT_EQ(resumed, std::vector<double>(unbroken.begin() + kStepsBefore, unbroken.end()));
+  ExpectGoesOn({1, 2}, {2, 2}, {{1, 2}});
 }
 
 // Whether moments are cut over the replicas is no part of a checkpoint either.

@@ -7,7 +7,7 @@
 #include "launch/device_choice.h"
 #include "launch/exit_code.h"
 #include "pipeline/decode/decoder.h"
-#include "pipeline/validation_bleu.h"
+#include "pipeline/validator.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "tests/integration/small_trainer.h"
 #include "tests/support/emulated_cuda.h"

@@ -397,6 +397,7 @@ INSTANTIATE_TEST_SUITE_P(
         // Two stages of the decoder give the encoder's output a gradient; branches grow with the updates.
         Case{"FourStagesRecomputed", ResidualMethod::kBranchNorm, RateSchedule::kPolynomial, {.recompute_every = 2}, 4},
         Case{"TwoReplicas", ResidualMethod::kPreLn, RateSchedule::kPolynomial, {.replicas = 2}, 4},
+        Case{"ReadersOfBlocks", ResidualMethod::kAttnRes, RateSchedule::kInverseSqrt, {.replicas = 2}, 4},
         Case{"TwiceTheBaseWidth", ResidualMethod::kCompleteP, RateSchedule::kInverseSqrt, {}, 2, 8},
         Case{"MuonOnTwoReplicas",
              ResidualMethod::kPreLn,

@@ -96,7 +96,8 @@ std::vector<AttentionBackend> Backends() {
 INSTANTIATE_TEST_SUITE_P(Cpu, AttentionConformance, ::testing::ValuesIn(Backends()), BackendName());
 
 TEST(AttentionReferenceTest, GradientsAgreeWithFiniteDifferences) {
-  for (const auto& [causal, reach] : {std::pair(false, kWholeSentence), {true, kWholeSentence}, {false, 1}}) {
+  for (const auto& [causal, reach] :
+       {std::pair(false, kWholeSentence), {true, kWholeSentence}, {false, 1}, {true, 1}}) {
     const std::vector<int32_t> lengths = {3, 4};
     const std::vector<int32_t> keys = causal || reach == 1 ? lengths : std::vector<int32_t>{5, 2};
     const AttentionProblem problem = {"", lengths, keys, 4, 3, causal, 0.3, 2, 1, reach};

@@ -1,4 +1,4 @@
-#include "kernels/cuda/activation.h"
+#include "kernels/cuda/operations.h"
 
 #include <type_traits>
 

@@ -1,4 +1,4 @@
-#include "kernels/cuda/convert.h"
+#include "kernels/cuda/operations.h"
 
 #include <bit>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "kernels/cuda/cross_entropy.h"
+#include "kernels/cuda/operations.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "kernels/cuda/hyper_connection.h"
+#include "kernels/cuda/operations.h"
 
 #include "gtest/gtest.h"
 #include "tests/kernels/hyper_connection_run.h"
@@ -12,9 +12,19 @@ namespace {
 struct Case {
   int64_t rows, width, residuals;
   Placement place;
+  HyperMixing mixing = HyperMixing::kSinkhorn;
 };
 // Up to and beyond a block of rows, a warp's columns, and half of a square.
-const Case kCases[] = {{1, 1, 1, {}}, {3, 5, 2, {3, 5}}, {35, 3, 4, {}}, {2, 70, 5, {1, 2}}, {2, 9, 8, {}}};
+constexpr HyperMixing kPermutations = HyperMixing::kPermutations;
+const Case kCases[] = {{1, 1, 1, {}},
+                       {3, 5, 2, {3, 5}},
+                       {35, 3, 4, {}},
+                       {2, 70, 5, {1, 2}},
+                       {2, 9, 8, {}},
+                       {1, 1, 1, {}, kPermutations},
+                       {3, 5, 2, {3, 5}, kPermutations},
+                       {2, 9, 3, {}, kPermutations},
+                       {35, 3, 4, {1, 2}, kPermutations}};
 
 class Lab {
  public:
@@ -38,7 +48,7 @@ class Lab {
 TEST(CudaHyperConnectionTest, MatchesTheReferenceInAnyOrderAndPlace) {
   for (Case c : kCases) {
     SCOPED_TRACE(::testing::Message() << c.residuals << " residuals of " << c.rows << " rows of " << c.width);
-    const HyperCase inputs(c.rows, c.width, c.residuals);
+    const HyperCase inputs(c.rows, c.width, c.residuals, c.mixing);
     const HyperResults found = RunHyperConnection(Lab(c, /*seed=*/1), inputs);
     ExpectReferenceForward(inputs, found);
     ExpectReferenceSlopes(inputs, found);

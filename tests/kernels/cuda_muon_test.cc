@@ -1,4 +1,4 @@
-#include "kernels/cuda/muon.h"
+#include "kernels/cuda/operations.h"
 
 #include <vector>
 

@@ -1,7 +1,4 @@
-#include "kernels/cuda/head_norm.h"
-#include "kernels/cuda/head_scale.h"
-#include "kernels/cuda/shift_scale.h"
-#include "kernels/cuda/weighted_sum.h"
+#include "kernels/cuda/operations.h"
 #include "tests/kernels/scales_and_sums_run.h"
 
 namespace hadal::testing {

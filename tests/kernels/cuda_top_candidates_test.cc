@@ -1,10 +1,9 @@
-#include "kernels/cuda/top_candidates.h"
+#include "kernels/cuda/operations.h"
 
 #include <type_traits>
 
 #include "gtest/gtest.h"
 #include "kernels/cuda/column_merge.h"
-#include "kernels/cuda/scatter_rows.h"
 #include "kernels/rotary.h"
 #include "tests/support/kernel_device.h"
 #include "tests/support/random_inputs.h"

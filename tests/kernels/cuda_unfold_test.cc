@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "gtest/gtest.h"
-#include "kernels/cuda/glu.h"
+#include "kernels/cuda/operations.h"
 #include "tests/kernels/unfold_definition.h"
 #include "tests/support/kernel_device.h"
 #include "tests/support/random_inputs.h"

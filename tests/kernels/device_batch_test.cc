@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/unfold.h"
-#include "kernels/cuda_host/batch_block.h"
+#include "kernels/cuda_host/operations.h"
 
 namespace hadal::testing {
 namespace {

@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "gmock/gmock.h"
-#include "kernels/cuda/add.h"
+#include "kernels/cuda/operations.h"
 
 namespace hadal::testing {
 namespace {

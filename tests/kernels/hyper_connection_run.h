@@ -2,6 +2,11 @@
 // kernels), and the comparison with the reference.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
 #include "gtest/gtest.h"
 #include "kernels/hyper_connection.h"
 #include "tests/support/finite_difference.h"
@@ -13,8 +18,9 @@ namespace hadal::testing {
 // The reference: plain loops in double precision, forward alone. Gradients are differences of it.
 struct HyperConnectionReference {
   size_t rows = 0, width = 0, residuals = 0;
+  HyperMixing mixing = HyperMixing::kSinkhorn;
   std::vector<double> x, f;                 // [rows, residuals · width], [rows, width]
-  std::vector<double> weight, gates, bias;  // [m, residuals · width], [3], [m]
+  std::vector<double> weight, gates, bias;  // [l, residuals · width], [3], [l]
 
   struct Outputs {
     std::vector<double> maps, u, y;  // [rows, m], [rows, width], [rows, residuals · width]
@@ -33,21 +39,40 @@ struct HyperConnectionReference {
     }
   }
 
+  // The mean of the permutation matrices with weights softmax(logits + (8, 0, …)).
+  static std::vector<double> MeanOfPermutations(size_t n, std::vector<double> logits) {
+    std::vector<size_t> permutation(n);
+    std::iota(permutation.begin(), permutation.end(), 0);
+    logits[0] += 8;
+    double sum = 0;
+    for (double& logit : logits) sum += logit = std::exp(logit);
+    std::vector<double> mean(n * n);
+    for (const double weight : logits) {
+      for (size_t i = 0; i < n; ++i) mean[i * n + permutation[i]] += weight / sum;
+      std::ranges::next_permutation(permutation);
+    }
+    return mean;
+  }
+
   Outputs Forward() const {
-    const size_t n = residuals, all = n * width, count = n * (n + 2);
+    const size_t n = residuals, all = n * width, count = n * (n + 2), logits = bias.size();
     Outputs out{std::vector<double>(rows * count), std::vector<double>(rows * width), std::vector<double>(rows * all)};
     for (size_t r = 0; r < rows; ++r) {
       double squares = 0;
       for (size_t c = 0; c < all; ++c) squares += x[r * all + c] * x[r * all + c];
       const double rstd = 1 / std::sqrt(squares / static_cast<double>(all) + 1e-6);
       double* maps = &out.maps[r * count];
-      for (size_t k = 0; k < count; ++k) {
+      std::vector<double> square;
+      for (size_t k = 0; k < logits; ++k) {
         double product = 0;
         for (size_t c = 0; c < all; ++c) product += x[r * all + c] * weight[k * all + c];
         const double h = gates[k < n ? 0 : k < 2 * n ? 1 : 2] * rstd * product + bias[k];
-        maps[k] = k >= 2 * n ? h : (k < n ? 1 : 2) / (1 + std::exp(-h));
+        if (k >= 2 * n) square.push_back(h);
+        if (k < 2 * n) maps[k] = (k < n ? 1 : 2) / (1 + std::exp(-h));
       }
-      Sinkhorn(n, maps + 2 * n);
+      if (mixing == HyperMixing::kSinkhorn) Sinkhorn(n, square.data());
+      if (mixing == HyperMixing::kPermutations) square = MeanOfPermutations(n, square);
+      std::ranges::copy(square, maps + 2 * n);
       for (size_t c = 0; c < width; ++c) {
         for (size_t i = 0; i < n; ++i) {
           out.u[r * width + c] += maps[i] * x[r * all + i * width + c];
@@ -82,24 +107,29 @@ struct HyperConnectionReference {
 };
 
 struct HyperCase {
-  HyperCase(int64_t rows, int64_t width, int64_t residuals)
+  HyperCase(int64_t rows, int64_t width, int64_t residuals, HyperMixing mixing = HyperMixing::kSinkhorn)
       : rows(rows),
         width(width),
         residuals(residuals),
+        mixing(mixing),
         m(residuals * (residuals + 2)),
+        logits(HyperLogits(mixing, residuals)),
         all(residuals * width),
         x(NormalValues(rows * all, 1)),
         f(NormalValues(rows * width, 2)),
-        weight(NormalValues(m * all, 3, 0.3f)),
+        weight(NormalValues(logits * all, 3, 0.3f)),
         gates(NormalValues(3, 4, 0.5f)),
-        bias(NormalValues(m, 5, 0.7f)),
+        bias(NormalValues(logits, 5, 0.7f)),
         du(NormalValues(rows * width, 6)),
-        dy(NormalValues(rows * all, 7)) {}
+        dy(NormalValues(rows * all, 7)) {
+    if (mixing == HyperMixing::kPermutations) bias[2 * residuals] -= kIdentityLogit;  // so that no weight is small
+  }
 
   HyperConnectionReference Reference() const {
     return {static_cast<size_t>(rows),
             static_cast<size_t>(width),
             static_cast<size_t>(residuals),
+            mixing,
             Widen(x),
             Widen(f),
             Widen(weight),
@@ -109,33 +139,38 @@ struct HyperCase {
   // x̃·Wᵀ, the linear layer's.
   std::vector<float> Projected() const {
     std::vector<float> projected;
-    for (int64_t i = 0; i < rows * m; ++i) {
+    for (int64_t i = 0; i < rows * logits; ++i) {
       double sum = 0;
-      for (int64_t k = 0; k < all; ++k) sum += double{x[i / m * all + k]} * weight[i % m * all + k];
+      for (int64_t k = 0; k < all; ++k) sum += double{x[i / logits * all + k]} * weight[i % logits * all + k];
       projected.push_back(static_cast<float>(sum));
     }
     return projected;
   }
 
-  int64_t rows, width, residuals, m, all;
+  int64_t rows, width, residuals;
+  HyperMixing mixing;
+  int64_t m, logits, all;
   std::vector<float> x, f, weight, gates, bias, du, dy;
 };
 
 struct HyperResults {
-  std::vector<float> maps, u, y, dx, df, d_maps, d_gates, d_bias;
+  std::vector<float> maps, u, y, dx, df, d_projected, d_gates, d_bias;
 };
 
 // Backward in place, as layers use it. Gradients of gates and bias are added to 1.
 template <typename Lab>
 HyperResults RunHyperConnection(Lab&& lab, const HyperCase& c) {
   const auto unset = [&](int64_t columns) { return lab.Matrix(std::vector<float>(c.rows * columns, NAN), columns); };
-  auto x = lab.Matrix(c.x, c.all), f = lab.Matrix(c.f, c.width), projected = lab.Matrix(c.Projected(), c.m),
+  const int64_t first = c.mixing == HyperMixing::kSinkhorn ? 0 : c.m, widest = first + c.logits;
+  auto x = lab.Matrix(c.x, c.all), f = lab.Matrix(c.f, c.width), projected = lab.Matrix(c.Projected(), c.logits),
        maps = unset(c.m), u = unset(c.width), y = unset(c.all), dx = lab.Matrix(c.dy, c.all), df = unset(c.width),
-       d_maps = unset(c.m), du = lab.Matrix(c.du, c.width);
+       gradients = unset(widest), du = lab.Matrix(c.du, c.width);
+  const Matrix d_maps = gradients.view().Columns(0, c.m), d_projected = gradients.view().Columns(first, c.logits);
   auto gates = lab.Vector(c.gates), bias = lab.Vector(c.bias), rstd = lab.Vector(std::vector<float>(c.rows, NAN)),
-       d_gates = lab.Vector(std::vector<float>(3, 1.0f)), d_bias = lab.Vector(std::vector<float>(c.m, 1.0f)),
-       partials = lab.Vector(std::vector<float>(HyperPartials(c.rows, c.residuals), NAN));
+       d_gates = lab.Vector(std::vector<float>(3, 1.0f)), d_bias = lab.Vector(std::vector<float>(c.logits, 1.0f)),
+       partials = lab.Vector(std::vector<float>(HyperPartials(c.rows, c.logits), NAN));
   lab.Run(HyperReadForwardArgs{.x = x.view(),
+                               .mixing = c.mixing,
                                .projected = projected.view(),
                                .gates = gates.view(),
                                .bias = bias.view(),
@@ -149,22 +184,28 @@ HyperResults RunHyperConnection(Lab&& lab, const HyperCase& c) {
                                  .f = f.view(),
                                  .dx = dx.view(),
                                  .df = df.view(),
-                                 .d_maps = d_maps.view()});
+                                 .d_maps = d_maps});
   lab.Run(HyperReadBackwardArgs{.du = du.view(),
                                 .x = x.view(),
+                                .mixing = c.mixing,
                                 .projected = projected.view(),
                                 .maps = maps.view(),
                                 .rstd = rstd.view(),
                                 .gates = gates.view(),
                                 .bias = bias.view(),
-                                .d_maps = d_maps.view(),
+                                .d_maps = d_maps,
+                                .d_projected = d_projected,
                                 .dx = dx.view(),
                                 .d_gates = d_gates.view(),
                                 .d_bias = d_bias.view(),
                                 .partials = partials.view()});
   EXPECT_TRUE(maps.guards_intact() && u.guards_intact() && y.guards_intact());
-  EXPECT_TRUE(dx.guards_intact() && df.guards_intact() && d_maps.guards_intact());
-  return {maps.dense(), u.dense(), y.dense(), dx.dense(), df.dense(), d_maps.dense(), d_gates.Read(), d_bias.Read()};
+  EXPECT_TRUE(dx.guards_intact() && df.guards_intact() && gradients.guards_intact());
+  std::vector<float> of_projected;
+  for (int64_t i = 0; i < c.rows * c.logits; ++i) {
+    of_projected.push_back(gradients.dense()[i / c.logits * widest + first + i % c.logits]);
+  }
+  return {maps.dense(), u.dense(), y.dense(), dx.dense(), df.dense(), of_projected, d_gates.Read(), d_bias.Read()};
 }
 
 inline void ExpectReferenceForward(const HyperCase& c, const HyperResults& found) {
@@ -181,8 +222,8 @@ inline void ExpectReferenceSlopes(const HyperCase& c, const HyperResults& found)
   std::vector<float> dx = found.dx;
   for (size_t i = 0; i < dx.size(); ++i) {
     double sum = dx[i];
-    for (int64_t k = 0; k < c.m; ++k) {
-      sum += double{found.d_maps[i / c.all * c.m + k]} * c.weight[k * c.all + i % c.all];
+    for (int64_t k = 0; k < c.logits; ++k) {
+      sum += double{found.d_projected[i / c.all * c.logits + k]} * c.weight[k * c.all + i % c.all];
     }
     dx[i] = static_cast<float>(sum);
   }

@@ -24,12 +24,17 @@ struct Lab {
   int threads = 1;
 };
 
+constexpr HyperMixing kMixings[] = {HyperMixing::kSinkhorn, HyperMixing::kPermutations};
+
 template <typename Check>
 void ForEachCase(const Check& check) {
-  for (const int64_t n : {1, 2, 3, 4, 8}) {
-    for (const auto& [rows, width] : {std::pair(1, 1), {5, 21}, {33, 8}, {70, 16}}) {
-      SCOPED_TRACE(::testing::Message() << n << " residuals of " << rows << " rows of " << width);
-      check(HyperCase(rows, width, n));
+  for (const HyperMixing mixing : kMixings) {
+    for (const int64_t n : {1, 2, 3, 4, 8}) {
+      if (n > MostResiduals(mixing)) continue;
+      for (const auto& [rows, width] : {std::pair(1, 1), {5, 21}, {33, 8}, {70, 16}}) {
+        SCOPED_TRACE(::testing::Message() << n << " residuals of " << rows << " rows of " << width);
+        check(HyperCase(rows, width, n, mixing));
+      }
     }
   }
 }
@@ -41,9 +46,11 @@ TEST(HyperConnectionTest, ForwardMatchesReference) {
 
 TEST(HyperConnectionTest, GradientsAreSlopesOfTheReference) {
   ForEachInstructionSet([] {
-    for (const auto& [rows, width, n] : {std::array<int64_t, 3>{1, 3, 1}, {3, 5, 2}, {2, 9, 4}, {34, 2, 3}}) {
-      const HyperCase c(rows, width, n);
-      ExpectReferenceSlopes(c, RunHyperConnection(Lab(), c));
+    for (const HyperMixing mixing : kMixings) {
+      for (const auto& [rows, width, n] : {std::array<int64_t, 3>{1, 3, 1}, {3, 5, 2}, {2, 9, 4}, {34, 2, 3}}) {
+        const HyperCase c(rows, width, n, mixing);
+        ExpectReferenceSlopes(c, RunHyperConnection(Lab(), c));
+      }
     }
   });
 }
@@ -75,24 +82,29 @@ TEST(HyperConnectionTest, OtherRowsChangeNoBit) {
 }
 
 TEST(HyperConnectionTest, RowsAndColumnsOfTheResidualMapSumToOne) {
-  const HyperCase c(40, 8, 4);
-  const HyperResults found = RunHyperConnection(Lab(), c);
-  for (int64_t row = 0; row < c.rows; ++row) {
-    const float* map = found.maps.data() + row * c.m + 8;
-    for (int k = 0; k < 4; ++k) {
-      EXPECT_NEAR(map[4 * k] + map[4 * k + 1] + map[4 * k + 2] + map[4 * k + 3], 1, 1e-6);
-      EXPECT_NEAR(map[k] + map[4 + k] + map[8 + k] + map[12 + k], 1, 1e-4);
+  for (const HyperMixing mixing : kMixings) {
+    HyperCase c(40, 8, 4, mixing);
+    if (mixing == HyperMixing::kPermutations) c.gates[2] = 30;  // Sinkhorn's columns would be off by more than 0.1
+    const HyperResults found = RunHyperConnection(Lab(), c);
+    for (int64_t row = 0; row < c.rows; ++row) {
+      const float* map = found.maps.data() + row * c.m + 8;
+      for (int k = 0; k < 4; ++k) {
+        EXPECT_NEAR(map[4 * k] + map[4 * k + 1] + map[4 * k + 2] + map[4 * k + 3], 1, 1e-6);
+        EXPECT_NEAR(map[k] + map[4 + k] + map[8 + k] + map[12 + k], 1,
+                    mixing == HyperMixing::kPermutations ? 1e-6 : 1e-4);
+      }
     }
   }
 }
 
 // Closed gates and biases that make H_pre (1, 0, 0, 0), H_post likewise, and H_res 1.
-TEST(HyperConnectionTest, WithFixedMapsTheFirstStreamIsThePlainResidualBitForBit) {
-  HyperCase c(37, 21, 4);
-  constexpr float kOne = 30, kZero = -110;  // of a sigmoid
+void ExpectPlainResidual(HyperMixing mixing) {
+  HyperCase c(37, 21, 4, mixing);
+  constexpr float kOne = 30, kZero = -110;                         // of a sigmoid
+  const int64_t step = mixing == HyperMixing::kSinkhorn ? 5 : 24;  // from a logit of H_res = 1 to the next
   c.gates.assign(3, 0.0f);
   c.bias = {kOne, kZero, kZero, kZero, 0, kZero, kZero, kZero};
-  for (int k = 0; k < 16; ++k) c.bias.push_back(k % 5 == 0 ? 0 : -200);
+  for (int64_t k = 0; k < c.logits - 8; ++k) c.bias.push_back(k % step == 0 ? 0 : -200);
   const HyperResults found = RunHyperConnection(Lab(), c);
   StridedMatrix x(c.x, c.rows, c.all, 0, 0), y(found.y, c.rows, c.all, 0, 0), f(c.f, c.rows, c.width);
   OwnedMatrix first(c.rows, c.width), sum(c.rows, c.width), first_after(c.rows, c.width);
@@ -103,6 +115,9 @@ TEST(HyperConnectionTest, WithFixedMapsTheFirstStreamIsThePlainResidualBitForBit
   ResidualNormForward(Stream::Cpu(1), {.residual = first.view(), .branch = f.view(), .sum = sum.view()});
   EXPECT_TRUE(SameBits(found.u, first.values));
   EXPECT_TRUE(SameBits(first_after.values, sum.values));
+}
+TEST(HyperConnectionTest, WithFixedMapsTheFirstStreamIsThePlainResidualBitForBit) {
+  for (const HyperMixing mixing : kMixings) ExpectPlainResidual(mixing);
 }
 
 TEST(HyperConnectionTest, EndsOfAStackAreCopiesAndTheirMean) {

@@ -3,27 +3,14 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "kernels/cuda/activation.h"
-#include "kernels/cuda/adam.h"
-#include "kernels/cuda/add.h"
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/cached_attention.h"
-#include "kernels/cuda/convert.h"
-#include "kernels/cuda/cross_entropy.h"
 #include "kernels/cuda/embedding.h"
-#include "kernels/cuda/glu.h"
-#include "kernels/cuda/head_norm.h"
-#include "kernels/cuda/head_scale.h"
-#include "kernels/cuda/hyper_connection.h"
 #include "kernels/cuda/linear_epilogue.h"
-#include "kernels/cuda/muon.h"
+#include "kernels/cuda/operations.h"
 #include "kernels/cuda/residual_norm.h"
-#include "kernels/cuda/scatter_rows.h"
-#include "kernels/cuda/shift_scale.h"
 #include "kernels/cuda/sum_of_squares.h"
-#include "kernels/cuda/top_candidates.h"
 #include "kernels/cuda/unfold.h"
-#include "kernels/cuda/weighted_sum.h"
 #include "runtime/check.h"
 #include "tests/support/kernel_emulator.h"
 
@@ -423,13 +410,47 @@ void VisitResiduals(AccessLab& lab) {
     cuda::HyperWriteBackward(stream, {.dy = y, .x = x, .maps = maps, .f = u, .dx = y, .df = u, .d_maps = d_maps});
   });
   HyperReadBackwardArgs backward = {.du = u, .x = x, .projected = projected, .maps = maps, .rstd = rstd};
-  backward.gates = gates, backward.bias = bias, backward.d_maps = d_maps, backward.dx = y;
+  backward.gates = gates, backward.bias = bias, backward.d_maps = d_maps, backward.d_projected = d_maps,
+  backward.dx = y;
   backward.d_gates = d_gates, backward.d_bias = d_bias, backward.partials = partials;
   lab.Visit(shape, {"HyperReadBackwardKernel", "MergeColumnsKernel"},
             [&](StreamHandle stream) { cuda::HyperReadBackward(stream, backward); });
   lab.Visit(shape, {"CopyToResidualsKernel"},
             [&](StreamHandle stream) { cuda::CopyToResiduals(stream, {.x = u, .y = y}); });
   lab.Visit(shape, {"SumResidualsKernel"}, [&](StreamHandle stream) { cuda::SumResiduals(stream, {.x = x, .y = u}); });
+}
+
+// Readers of the sums of nine blocks, as in the middle of a stack with six sublayers a block.
+void VisitBlockReaders(AccessLab& lab) {
+  constexpr int64_t kRows = 32, kSources = 9, kReaders = 6;
+  const auto matrix = [&](int64_t rows, int64_t columns) { return lab.Matrix<float>(rows, columns); };
+  std::vector<SourceReader> readers(kReaders);
+  for (SourceReader& reader : readers) {
+    reader = {lab.Zeros<float>(kWidth), lab.Zeros<float>(kWidth), lab.Zeros<float>(kWidth), lab.Zeros<float>(kWidth)};
+  }
+  const MatrixOf<float> x = matrix(kSources * kRows, kWidth), y = matrix(kReaders * kRows, kWidth),
+                        logits = matrix(kReaders * kRows, kSources), d_logits = matrix(kReaders * kRows, kSources),
+                        statistics = matrix(kReaders * kRows, kReaderStatistics), dx = matrix(kSources * kRows, kWidth),
+                        open = matrix(kRows, kWidth), d_open = matrix(kRows, kWidth), of_open = matrix(kRows, kWidth);
+  const VectorOf<float> inverse_rms = lab.Zeros<float>(kSources * kRows),
+                        partials = lab.Zeros<float>(ReaderPartials(kRows, kWidth, kReaders));
+  const std::string shape = "32 x 512, 6 readers of 9", of_one = "32 x 512";
+  ReadSourcesForwardArgs read = {.x = x, .readers = readers, .inverse_rms = inverse_rms};
+  read.logits = logits, read.statistics = statistics, read.y = y;
+  lab.Visit(shape, {"ReadSourcesForwardKernel"}, [&](StreamHandle stream) { cuda::ReadSourcesForward(stream, read); });
+  ReadOpenForwardArgs forward = {.open = open, .reader = readers[0]};
+  forward.statistics = statistics.Rows(0, kRows), forward.y = of_open;
+  lab.Visit(of_one, {"ReadOpenForwardKernel"}, [&](StreamHandle stream) { cuda::ReadOpenForward(stream, forward); });
+  ReadOpenBackwardArgs backward = {.dh = y.Rows(0, kRows), .open = open, .reader = readers[0]};
+  backward.statistics = forward.statistics, backward.h = of_open, backward.d_open = d_open;
+  backward.partials = partials;
+  lab.Visit(of_one, {"ReadOpenBackwardKernel", "QueryGradientKernel", "AddQueryGradientKernel"},
+            [&](StreamHandle stream) { cuda::ReadOpenBackward(stream, backward); });
+  ReadSourcesBackwardArgs of_sources = {.dh = y, .x = x, .readers = readers, .inverse_rms = inverse_rms};
+  of_sources.logits = logits, of_sources.statistics = statistics, of_sources.d_logits = d_logits;
+  of_sources.dx = dx, of_sources.partials = partials;
+  lab.Visit(shape, {"ReadSourcesBackwardKernel", "QueryGradientKernel", "AddQueryGradientKernel"},
+            [&](StreamHandle stream) { cuda::ReadSourcesBackward(stream, of_sources); });
 }
 
 std::string CountText(const cuda::AccessCount& count) {
@@ -462,6 +483,7 @@ void ForEachKernel(cuda::KernelEmulator& emulator, const std::function<void(cons
   VisitFrontEnd<BFloat16>(lab);
   VisitFrontEnd<float>(lab);
   VisitResiduals(lab);
+  VisitBlockReaders(lab);
   for (const int64_t head_width : {64, 128}) VisitCachedAttention<BFloat16>(lab, head_width, /*length=*/40);
   VisitCachedAttention<float>(lab, 64, /*length=*/40);
 }

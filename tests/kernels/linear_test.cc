@@ -1,3 +1,4 @@
+// Linear layers on the CPU beside plain loops in the order of sums that kernels/cpu/product.h states.
 #include "kernels/linear.h"
 
 #include <algorithm>
@@ -7,86 +8,15 @@
 #include "gtest/gtest.h"
 #include "runtime/compute_thread.h"
 #include "tests/support/each_instruction_set.h"
-#include "tests/support/finite_difference.h"
 #include "tests/support/random_inputs.h"
 #include "tests/support/strided_matrix.h"
 
 namespace hadal {
 namespace {
 
-using testing::Dot;
-using testing::IsGradient;
-using testing::NearReference;
 using testing::NormalValues;
 using testing::SameBits;
 using testing::StridedMatrix;
-using testing::Widen;
-
-// Linear layers by plain loops in double precision.
-struct LinearReference {
-  int64_t rows = 0, in = 0, out = 0;
-  std::vector<double> x;       // [rows, in]
-  std::vector<double> weight;  // [out, in]
-  std::vector<double> bias;    // [out], or empty
-  bool relu = false;
-  std::vector<double> factors;  // [rows, out], or empty
-
-  // y = factors ⊙ relu(x·Wᵀ + b)  [rows, out]
-  std::vector<double> Forward() const;
-
-  struct Gradients {
-    std::vector<double> d_product;  // [rows, out] at the product's output, after the backward of dropout and ReLU
-    std::vector<double> dx;         // [rows, in]
-    std::vector<double> d_weight;   // [out, in]
-    std::vector<double> d_bias;     // [out]
-  };
-  // The gradients of Σ dy ⊙ y.
-  Gradients Backward(const std::vector<double>& dy) const;
-
- private:
-  std::vector<double> Product() const;
-};
-
-std::vector<double> LinearReference::Product() const {
-  std::vector<double> z(rows * out);
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t o = 0; o < out; ++o) {
-      double sum = bias.empty() ? 0 : bias[o];
-      for (int64_t i = 0; i < in; ++i) sum += x[r * in + i] * weight[o * in + i];
-      z[r * out + o] = sum;
-    }
-  }
-  return z;
-}
-
-std::vector<double> LinearReference::Forward() const {
-  std::vector<double> y = Product();
-  for (int64_t i = 0; i < rows * out; ++i) {
-    if (relu && y[i] < 0) y[i] = 0;
-    if (!factors.empty()) y[i] *= factors[i];
-  }
-  return y;
-}
-
-LinearReference::Gradients LinearReference::Backward(const std::vector<double>& dy) const {
-  Gradients g{dy, std::vector<double>(rows * in), std::vector<double>(out * in), std::vector<double>(out)};
-  const std::vector<double> z = Product();
-  for (int64_t i = 0; i < rows * out; ++i) {
-    if (!factors.empty()) g.d_product[i] *= factors[i];
-    if (relu && z[i] <= 0) g.d_product[i] = 0;
-  }
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t o = 0; o < out; ++o) {
-      const double dz = g.d_product[r * out + o];
-      g.d_bias[o] += dz;
-      for (int64_t i = 0; i < in; ++i) {
-        g.dx[r * in + i] += dz * weight[o * in + i];
-        g.d_weight[o * in + i] += dz * x[r * in + i];
-      }
-    }
-  }
-  return g;
-}
 
 struct Shape {
   int64_t rows, in, out;
@@ -109,18 +39,13 @@ Dropout ActivationDropout(bool on) {
           on ? Dropout::Threshold(0.3) : 0};
 }
 
-// Inputs of one layer, in float for the kernel and in double for the reference.
+// Inputs of one layer.
 struct Layer {
   Layer(const Shape& s, const Epilogue& e) : shape(s), epilogue(e), dropout(ActivationDropout(e.dropout)) {
     x = NormalValues(s.rows * s.in, 1);
     weight = NormalValues(s.out * s.in, 2);
     bias = NormalValues(s.out, 3);
     dy = NormalValues(s.rows * s.out, 4);
-    reference = {s.rows, s.in, s.out, Widen(x), Widen(weight), e.bias ? Widen(bias) : std::vector<double>(),
-                 e.relu, {}};
-    for (int64_t i = 0; e.dropout && i < s.rows * s.out; ++i) {
-      reference.factors.push_back(DropoutFactor(dropout, i));
-    }
   }
 
   // The kernel's y from strided, misaligned views; a packed weight is dense.
@@ -146,49 +71,7 @@ struct Layer {
   Epilogue epilogue;
   Dropout dropout;
   std::vector<float> x, weight, bias, dy;
-  LinearReference reference;
 };
-
-constexpr Shape kRaggedShapes[] = {{1, 1, 1},      {3, 5, 7},     {8, 16, 40},   {17, 64, 64},
-                                   {33, 20, 1100}, {100, 31, 65}, {259, 64, 33}, {9, 12, 8200}};
-
-TEST(LinearReferenceTest, GradientsMatchFiniteDifferences) {
-  for (const Epilogue& epilogue : kEpilogues) {
-    Layer layer({5, 4, 3}, epilogue);
-    LinearReference& reference = layer.reference;
-    const std::vector<double> dy = Widen(layer.dy);
-    const LinearReference::Gradients g = reference.Backward(dy);
-    const auto loss = [&] { return Dot(reference.Forward(), dy); };
-    EXPECT_TRUE(IsGradient(reference.x, loss, g.dx));
-    EXPECT_TRUE(IsGradient(reference.weight, loss, g.d_weight));
-    if (epilogue.bias) {
-      EXPECT_TRUE(IsGradient(reference.bias, loss, g.d_bias));
-    }
-  }
-}
-
-TEST(LinearForwardTest, MatchesReference) {
-  testing::ForEachInstructionSet([] {
-    for (const Shape& shape : kRaggedShapes) {
-      for (const Epilogue& epilogue : kEpilogues) {
-        SCOPED_TRACE(::testing::Message() << shape << ", bias " << epilogue.bias << ", relu " << epilogue.relu
-                                          << ", dropout " << epilogue.dropout);
-        const Layer layer(shape, epilogue);
-        const std::vector<double> expected = layer.reference.Forward();
-        const std::vector<float> y = layer.Forward(Stream::Cpu(1));
-        EXPECT_TRUE(NearReference(y, expected, std::sqrt(shape.in), 8 + 2 * std::sqrt(shape.in)));
-      }
-    }
-  });
-}
-
-TEST(LinearForwardTest, ReluKeepsNan) {
-  const std::vector<float> x = {NAN}, weight(5, 1.0f);
-  std::vector<float> y(5);
-  LinearForward(Stream::Cpu(1),
-                {.x = {x.data(), 1, 1}, .weight = {weight.data(), 5, 1}, .relu = true, .y = {y.data(), 1, 5}});
-  for (const float value : y) EXPECT_TRUE(std::isnan(value));
-}
 
 // dx of this layer's product, where x itself came out of a ReLU and dropout (or not).
 std::vector<float> BackwardInput(const Layer& layer, const Stream& stream, const std::vector<float>& relu_output,
@@ -208,47 +91,21 @@ std::vector<float> BackwardInput(const Layer& layer, const Stream& stream, const
   return dx.dense();
 }
 
-TEST(LinearBackwardInputTest, MatchesReference) {
-  testing::ForEachInstructionSet([] {
-    for (const Shape& shape : kRaggedShapes) {
-      SCOPED_TRACE(shape);
-      const Layer layer(shape, {});
-      const double magnitude = std::sqrt(shape.out), multiple = 8 + 2 * std::sqrt(shape.out);
-      const std::vector<double> dx = layer.reference.Backward(Widen(layer.dy)).dx;
-      std::vector<double> accumulated = dx, masked = dx;
-      std::vector<float> relu_output = layer.x;  // about half of it is not positive
-      const float mask_scale = ActivationDropout(true).scale();
-      for (size_t i = 0; i < dx.size(); ++i) {
-        accumulated[i] += layer.x[i];
-        relu_output[i] = std::max(relu_output[i], 0.0f);
-        masked[i] = relu_output[i] > 0 ? dx[i] * mask_scale : 0;
-      }
-      const Stream stream = Stream::Cpu(1);
-      EXPECT_TRUE(NearReference(BackwardInput(layer, stream, {}, 1, false), dx, magnitude, multiple));
-      EXPECT_TRUE(NearReference(BackwardInput(layer, stream, {}, 1, true), accumulated, magnitude, multiple));
-      EXPECT_TRUE(
-          NearReference(BackwardInput(layer, stream, relu_output, mask_scale, false), masked, magnitude, multiple));
-    }
-  });
-}
-
 // The whole chain that a feed-forward sublayer runs: the mask taken from the stored output equals the mask drawn again.
 TEST(LinearBackwardInputTest, MaskFromStoredOutputEqualsReluAndDropoutGradient) {
   const Shape first = {40, 24, 48}, second = {40, 48, 24};
-  const Layer hidden(first, {.bias = true, .relu = true, .dropout = true});
-  Layer output(second, {});
+  const Layer hidden(first, {.bias = true, .relu = true, .dropout = true}), output(second, {});
   const std::vector<float> y = hidden.Forward(Stream::Cpu(1));
-  const std::vector<float> dx = BackwardInput(output, Stream::Cpu(2), y, hidden.dropout.scale(), false);
-
-  output.reference.x = hidden.reference.Forward();
-  const std::vector<double> d_hidden = output.reference.Backward(Widen(output.dy)).dx;
-  const std::vector<double> expected = hidden.reference.Backward(d_hidden).d_product;
-  EXPECT_TRUE(NearReference(dx, expected, 5, 16));
-
-  std::vector<float> apart = BackwardInput(output, Stream::Cpu(1), {}, 1, false);
+  const std::vector<float> before_relu = Layer(first, {.bias = true}).Forward(Stream::Cpu(1));
+  std::vector<float> apart = BackwardInput(output, Stream::Cpu(1), {}, 1, false), expected = apart;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const float factor = DropoutFactor(hidden.dropout, i);
+    expected[i] = before_relu[i] > 0 && factor > 0 ? expected[i] * factor : 0;
+  }
+  EXPECT_TRUE(SameBits(BackwardInput(output, Stream::Cpu(2), y, hidden.dropout.scale(), false), expected));
   ReluBackward(Stream::Cpu(2),
                {.relu_output = {y.data(), 40, 48}, .mask_scale = hidden.dropout.scale(), .dx = {apart.data(), 40, 48}});
-  EXPECT_TRUE(SameBits(apart, dx)) << "the mask alone";
+  EXPECT_TRUE(SameBits(apart, expected)) << "the mask alone";
 }
 
 struct WeightGradients {
@@ -265,22 +122,6 @@ WeightGradients BackwardWeight(const Layer& layer, const Stream& stream) {
                        {.dy = dy.view(), .x = x.view(), .d_weight = d_weight.view(), .d_bias = {d_bias.data(), s.out}});
   EXPECT_TRUE(d_weight.guards_intact());
   return {d_weight.dense(), d_bias};
-}
-
-TEST(LinearBackwardWeightTest, AddsToWhatIsThere) {
-  testing::ForEachInstructionSet([] {
-    for (const Shape& shape : kRaggedShapes) {
-      SCOPED_TRACE(shape);
-      const Layer layer(shape, {});
-      LinearReference::Gradients expected = layer.reference.Backward(Widen(layer.dy));
-      for (size_t i = 0; i < expected.d_weight.size(); ++i) expected.d_weight[i] += layer.weight[i];
-      for (size_t i = 0; i < expected.d_bias.size(); ++i) expected.d_bias[i] += layer.bias[i];
-      const double magnitude = std::sqrt(shape.rows), multiple = 8 + 2 * std::sqrt(shape.rows);
-      const WeightGradients got = BackwardWeight(layer, Stream::Cpu(1));
-      EXPECT_TRUE(NearReference(got.d_weight, expected.d_weight, magnitude, multiple));
-      EXPECT_TRUE(NearReference(got.d_bias, expected.d_bias, magnitude, multiple));
-    }
-  });
 }
 
 TEST(LinearTest, NoRowsLeaveEverythingAlone) {
@@ -314,7 +155,9 @@ void ExpectThreadsChangeNoBit(const Layer& layer) {
   }
 }
 
-// The three products by loops in the order that kernels/cpu/product.h states. `fused`: with FMA.
+constexpr float kMaskScale = 1.25f;
+
+// A product by loops. `fused`: with FMA.
 struct LoopProduct {
   bool fused;
   const float *a, *b;
@@ -331,20 +174,27 @@ struct LoopProduct {
 };
 
 struct Products {
-  std::vector<float> y, dx, added_dx, d_weight;
+  std::vector<float> y, dx, added_dx, masked_dx, d_weight, d_bias;
 };
 
-// dx += and dW += begin with x and W.
+// dx +=, dW += and db += begin with x, W and b; x is the output of the ReLU whose mask dx has, too.
 Products LoopsOf(const Layer& layer, bool fused) {
   const auto [rows, in, out] = layer.shape;
   const float *x = layer.x.data(), *w = layer.weight.data(), *dy = layer.dy.data();
-  Products p{{}, {}, {}, layer.weight};
+  Products p{{}, {}, {}, {}, layer.weight, layer.bias};
   for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t o = 0; o < out; ++o) p.y.push_back(LoopProduct{fused, x + r * in, w + o * in, 1, 1}.Chain(0, in, 0));
+    for (int64_t o = 0; o < out; ++o) {
+      float y = LoopProduct{fused, x + r * in, w + o * in, 1, 1}.Chain(0, in, 0);
+      if (layer.epilogue.bias) y += layer.bias[o];
+      if (layer.epilogue.relu && y < 0) y = 0;  // keeps a NaN
+      p.y.push_back(layer.epilogue.dropout ? y * DropoutFactor(layer.dropout, r * out + o) : y);
+      p.d_bias[o] += dy[r * out + o];
+    }
     for (int64_t i = 0; i < in; ++i) {
       const LoopProduct product{fused, dy + r * out, w + i, 1, in};
       p.dx.push_back(product.Chain(0, out, 0));
       p.added_dx.push_back(product.Chain(0, out, x[r * in + i]));
+      p.masked_dx.push_back(x[r * in + i] > 0 ? p.dx.back() * kMaskScale : 0);
     }
   }
   for (int64_t o = 0; o < out; ++o) {
@@ -377,7 +227,10 @@ void ExpectTheOrderOfLoops(const Layer& layer, int threads) {
     }
     EXPECT_TRUE(SameBitsOrNan(BackwardInput(layer, stream, {}, 1, false), expected.dx));
     EXPECT_TRUE(SameBitsOrNan(BackwardInput(layer, stream, {}, 1, true), expected.added_dx));
-    EXPECT_TRUE(SameBitsOrNan(BackwardWeight(layer, stream).d_weight, expected.d_weight));
+    EXPECT_TRUE(SameBitsOrNan(BackwardInput(layer, stream, layer.x, kMaskScale, false), expected.masked_dx));
+    const WeightGradients gradients = BackwardWeight(layer, stream);
+    EXPECT_TRUE(SameBitsOrNan(gradients.d_weight, expected.d_weight));
+    EXPECT_TRUE(SameBitsOrNan(gradients.d_bias, expected.d_bias));
   });
 }
 
@@ -390,14 +243,21 @@ TEST(LinearOrderTest, EveryElementHasTheBitsOfTheStatedOrder) {
     for (int64_t i = 0; i < std::ssize(kIn); ++i) {
       const Shape shape = {rows, kIn[i], kOut[(i + count / 9) % std::ssize(kOut)]};
       SCOPED_TRACE(shape);
-      Layer layer(shape, {});
+      Layer layer(shape, kEpilogues[count % std::size(kEpilogues)]);
       layer.padding = count % 4;
       ExpectTheOrderOfLoops(layer, 1 + count++ % 4);
     }
   }
-  for (const Shape& shape : {Shape{3, 5, 2100}, {4, 2100, 6}, {2100, 7, 5}, {9, 13, 1030}, {40, 1030, 320}}) {
+  for (const Shape& shape : {Shape{3, 5, 2100},
+                             {4, 2100, 6},
+                             {2100, 7, 5},
+                             {9, 13, 1030},
+                             {40, 1030, 320},
+                             {33, 20, 1100},
+                             {259, 64, 33},
+                             {9, 12, 8200}}) {
     SCOPED_TRACE(shape);
-    ExpectTheOrderOfLoops(Layer(shape, {}), 3);
+    for (const Epilogue& epilogue : kEpilogues) ExpectTheOrderOfLoops(Layer(shape, epilogue), 3);
   }
 }
 
@@ -408,11 +268,10 @@ TEST(LinearOrderTest, NanInfinityAndDenormalsAsInTheLoops) {
   layer.x[3 * 40 + 7] = NAN, layer.x[30 * 40 + 39] = INFINITY;
   for (int64_t k = 0; k < 40; ++k) layer.x[2 * 40 + k] *= 1e-40f;  // denormal terms and sums
   layer.weight[5 * 40 + 7] = 0, layer.weight[49 * 40 + 39] = -INFINITY, layer.dy[36 * 50 + 49] = INFINITY;
-  ExpectTheOrderOfLoops(layer, 2);
-}
-
-TEST(LinearTest, ThreadsChangeNoBitOfRaggedShapes) {
-  for (const Shape& shape : kRaggedShapes) ExpectThreadsChangeNoBit(Layer(shape, kEpilogues[4]));
+  for (const bool relu : {false, true}) {
+    layer.epilogue.relu = relu;
+    ExpectTheOrderOfLoops(layer, 2);
+  }
 }
 
 // The model's own shapes, dense.

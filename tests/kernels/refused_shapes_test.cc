@@ -8,7 +8,7 @@
 #include "kernels/convert.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/embedding.h"
-#include "kernels/head_scale.h"
+#include "kernels/head_norm.h"
 #include "kernels/linear.h"
 #include "kernels/muon.h"
 #include "kernels/orthogonalize.h"

@@ -10,7 +10,6 @@
 
 #include "gtest/gtest.h"
 #include "kernels/head_norm.h"
-#include "kernels/head_scale.h"
 #include "kernels/shift_scale.h"
 #include "kernels/weighted_sum.h"
 #include "tests/support/kernel_device.h"

@@ -2,7 +2,7 @@
 #define HWY_TARGET_INCLUDE "tests/kernels/small_product_test.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.h, as Highway asks.
-#include "kernels/cpu/small_product-inl.h"
+#include "kernels/cpu/attention_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace hadal {

@@ -1,4 +1,4 @@
-// Unfold, fold and GLU by their definitions (kernels/unfold.h, kernels/glu.h).
+// Unfold, fold and GLU by their definitions (kernels/unfold.h, kernels/activation.h).
 #pragma once
 
 #include <cmath>

@@ -2,10 +2,11 @@
 #include "kernels/unfold.h"
 
 #include "gtest/gtest.h"
-#include "kernels/glu.h"
+#include "kernels/activation.h"
 #include "runtime/arena.h"
 #include "runtime/stream.h"
 #include "tests/kernels/unfold_definition.h"
+#include "tests/support/each_instruction_set.h"
 #include "tests/support/finite_difference.h"
 #include "tests/support/random_inputs.h"
 #include "tests/support/strided_matrix.h"
@@ -82,24 +83,26 @@ void GluOfHalves(const Stream& stream, Matrix z, ConstMatrix dy, Matrix y) {
   GluBackward(stream, {.dy = dy, .value = value, .gate = gate, .d_value = value, .d_gate = gate});
 }
 
-TEST(Glu, MatchesTheDefinitionOnAnyNumberOfThreads) {
-  constexpr int64_t kRows = 23, kWidth = 6;
+TEST(Glu, MatchesTheDefinitionOnEachInstructionSetAndAnyNumberOfThreads) {
+  constexpr int64_t kRows = 23, kWidth = 37;  // vectors and a part of one
   const std::vector<float> z = NormalValues(kRows * 2 * kWidth, 1), dy = NormalValues(kRows * kWidth, 2);
   std::vector<double> variable = Widen(z);
   const GluResults expected = GluDefinition(variable, dy, kWidth);
   EXPECT_TRUE(IsGradient(
       variable, [&] { return Dot(GluDefinition(variable, dy, kWidth).y, Widen(dy)); }, expected.dz));
-  std::vector<float> serial;
-  for (const int threads : {1, 3}) {
-    std::vector<float> y(dy.size()), dz = z;
-    GluOfHalves(Stream::Cpu(threads), {dz.data(), kRows, 2 * kWidth}, {dy.data(), kRows, kWidth},
-                {y.data(), kRows, kWidth});
-    EXPECT_TRUE(NearReference(y, expected.y, 1, 8));
-    EXPECT_TRUE(NearReference(dz, expected.dz, 8, 8));
-    dz.insert(dz.end(), y.begin(), y.end());
-    if (threads == 1) serial = dz;
-    EXPECT_EQ(dz, serial) << "threads change bits";
-  }
+  ForEachInstructionSet([&] {
+    std::vector<float> serial;
+    for (const int threads : {1, 3}) {
+      std::vector<float> y(dy.size()), dz = z;
+      GluOfHalves(Stream::Cpu(threads), {dz.data(), kRows, 2 * kWidth}, {dy.data(), kRows, kWidth},
+                  {y.data(), kRows, kWidth});
+      EXPECT_TRUE(NearReference(y, expected.y, 1, 8));
+      EXPECT_TRUE(NearReference(dz, expected.dz, 8, 8));
+      dz.insert(dz.end(), y.begin(), y.end());
+      if (threads == 1) serial = dz;
+      EXPECT_EQ(dz, serial) << "threads change bits";
+    }
+  });
 }
 
 TEST(Glu, GatesThatAreFarFromZeroAreShutOrOpen) {

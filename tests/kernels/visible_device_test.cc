@@ -1,4 +1,4 @@
-#include "kernels/cuda_host/visible_device.h"
+#include "kernels/cuda_host/cuda_device.h"
 
 #include <vector>
 
@@ -20,26 +20,14 @@ std::vector<int> Taken(const std::vector<std::vector<int>>& lists) {
   return taken;
 }
 
-TEST(VisibleDevice, RanksThatSeeTheWholeHostTakeTheOneOfTheirNumber) {
-  EXPECT_THAT(Taken(std::vector(4, std::vector{0, 1, 2, 3})), ElementsAre(0, 1, 2, 3));
-}
-
-TEST(VisibleDevice, AListHidesAndReorders) {
-  EXPECT_THAT(Taken(std::vector(2, std::vector{2, 3})), ElementsAre(2, 3));
-  EXPECT_THAT(Taken(std::vector(3, std::vector{7, 5, 3})), ElementsAre(7, 5, 3));
-}
-
-TEST(VisibleDevice, OneGpuATaskIsDeviceZero) {
-  EXPECT_THAT(Taken({{0}, {1}, {2}, {3}}), ElementsAre(0, 1, 2, 3));
+TEST(VisibleDevice, RanksTakeTheOneOfTheirNumberAndTakeTurns) {
+  EXPECT_THAT(Taken(std::vector(4, std::vector{0, 1, 2, 3})), ElementsAre(0, 1, 2, 3)) << "the whole host";
+  EXPECT_THAT(Taken(std::vector(2, std::vector{2, 3})), ElementsAre(2, 3)) << "a list hides";
+  EXPECT_THAT(Taken(std::vector(3, std::vector{7, 5, 3})), ElementsAre(7, 5, 3)) << "and reorders";
+  EXPECT_THAT(Taken({{0}, {1}, {2}, {3}}), ElementsAre(0, 1, 2, 3)) << "one GPU a task";
   EXPECT_THAT(Taken({{3}, {1}}), ElementsAre(3, 1));
-}
-
-TEST(VisibleDevice, SeveralGpusATaskAreNotSharedEither) {
-  EXPECT_THAT(Taken({{0, 1}, {2, 3}, {4, 5}}), ElementsAre(0, 3, 4));
-}
-
-TEST(VisibleDevice, MoreRanksThanGpusTakeTurns) {
-  EXPECT_THAT(Taken(std::vector(5, std::vector{0, 1})), ElementsAre(0, 1, 0, 1, 0));
+  EXPECT_THAT(Taken({{0, 1}, {2, 3}, {4, 5}}), ElementsAre(0, 3, 4)) << "several GPUs a task";
+  EXPECT_THAT(Taken(std::vector(5, std::vector{0, 1})), ElementsAre(0, 1, 0, 1, 0)) << "more ranks than GPUs";
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ completes() {  # EXPECTED WORD…
 }
 completes "train translate" tr
 completes "export" checkpoint e
-completes "check" schedule c
+completes "print" schedule p
 completes "--run-dir --resume --reset" train --r
 completes "out/checkpoints" report out/ch
 END

@@ -1,4 +1,4 @@
-#include "launch/process_tree.h"
+#include "launch/guardian.h"
 
 #include <signal.h>
 #include <sys/prctl.h>

@@ -6,7 +6,7 @@
 #include "absl/time/clock.h"
 #include "gtest/gtest.h"
 #include "launch/exit_code.h"
-#include "launch/start_deadline.h"
+#include "launch/world.h"
 
 namespace hadal {
 namespace {

@@ -38,7 +38,6 @@ expect 2 "${prepare[@]}" gone.txt two.txt; says gone.txt
 expect 2 "$hadal" inspect corpus gone; says gone.json
 expect 2 "$hadal" curve gone; says "is gone a run directory"
 expect 2 "$hadal" bleu --reference gone.txt --input one.txt; says gone.txt
-expect 2 "$hadal" schedule check --program gone.txt; says gone.txt
 expect 2 "$hadal" report gone; says gone/metrics.jsonl
 
 # What every command that reads a file or directory makes of an INPUT (@) that is not what it should be: "COMMAND|its arguments".
@@ -48,8 +47,8 @@ readers=(
   "sweep|layouts.txt @" "translate|@" "translate|run --input @" "translate|run --input one.txt --prefix @" "sample|@" "score|@ --target one.txt" "score|run --source @ --target one.txt"
   "bleu|--reference @ --input one.txt" "bleu|--reference one.txt --input @" "chrf|--reference one.txt --input @" "wer|--reference @ --input one.txt" "checkpoint ls|@" "checkpoint verify|@" "checkpoint diff|@ run"
   "checkpoint diff|run @" "checkpoint export|@ --out x.safetensors" "checkpoint average|@ --out mean --last 1" "inspect batch|@" "inspect corpus|@"
-  "inspect similarity|@ data/valid" "inspect similarity|run @" "curve|@" "report|@" "report|run --machine @" "schedule print|--program @"
-  "schedule check|--program @" "simulate|--plan @" "simulate|--run @" "prepare|--out z --monolingual --train @"
+  "inspect similarity|@ data/valid" "inspect similarity|run @" "curve|@" "report|@" "report|run --machine @"
+  "simulate|--plan @" "simulate|--run @" "prepare|--out z --monolingual --train @"
   "prepare|--out z --monolingual --train one.txt --vocab @" "bench profile|@")
 
 # refused COMMAND|ARGUMENTS INPUT: within seconds of CPU time (SIGXCPU ends it else), with exit code 2 (3: a damaged corpus or checkpoint),

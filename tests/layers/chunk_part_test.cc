@@ -5,6 +5,7 @@
 #include "layers/chunk_part.h"
 #include "layers/parameter_store.h"
 #include "runtime/random.h"
+#include "tests/support/tiny_plan.h"
 
 namespace hadal {
 namespace {
@@ -70,15 +71,10 @@ TEST(SavedTensors, AreAlignedWithinWhatWasMeasuredAndDoNotOverlap) {
 }
 
 ModelPlan Plan() {
-  return ModelPlan::Make({.encoder_layers = 1,
-                          .decoder_layers = 1,
-                          .d_model = 8,
-                          .d_ff = 8,
-                          .heads = 2,
-                          .source_vocabulary = 20,
-                          .target_vocabulary = 30,
-                          .max_positions = 8,
-                          .sharing = EmbeddingSharing::kNone});
+  ModelOptions model = TinyModel({.heads = 2});
+  model.target_vocabulary = 30;
+  model.sharing = EmbeddingSharing::kNone;
+  return ModelPlan::Make(model);
 }
 
 class SublayerContextTest : public ::testing::Test {

@@ -120,50 +120,42 @@ TEST(ResidualMethodTest, AWiderModelThanItsBaseStartsWithSmallerLogits) {
   EXPECT_EQ(closing, 1);
 }
 
-// (2M)^1/4 and (8M)^-1/4.
-TEST(ResidualMethodTest, DeepNormWithoutAnEncoder) {
+// (2N)^1/4 and (8N)^-1/4: DeepNet's figure 2.
+TEST(ResidualMethodTest, DeepNormOfOneStack) {
   for (const auto& [layers, alpha, beta] : {std::tuple(6, 1.8612, 0.3799), {1000, 6.6874, 0.1057}}) {
-    const ModelOptions deepnorm = WithDepth(ResidualMethod::kDeepNorm, 0, layers);
-    EXPECT_NEAR(deepnorm.decoder.residual_gain, alpha, 1e-4);
-    EXPECT_NEAR(deepnorm.decoder.value_gain, beta, 1e-4);
-    const ModelOptions branchnorm = WithDepth(ResidualMethod::kBranchNorm, 0, layers);
-    EXPECT_EQ(branchnorm.decoder.residual_gain, 1);
-    EXPECT_NEAR(branchnorm.decoder.ffn_gain, beta, 1e-4);
+    ModelOptions encoder = WithDepth(ResidualMethod::kDeepNorm, layers, 0);
+    ApplyTorchscaleBeta(encoder);
+    const ModelOptions decoder = WithDepth(ResidualMethod::kDeepNorm, 0, layers);
+    for (const StackMethod& stack : {encoder.encoder, decoder.decoder}) {
+      EXPECT_NEAR(stack.residual_gain, alpha, 1e-4);
+      EXPECT_NEAR(stack.value_gain, beta, 1e-4);
+    }
+    for (const StackMethod& branchnorm : {WithDepth(ResidualMethod::kBranchNorm, layers, 0).encoder,
+                                          WithDepth(ResidualMethod::kBranchNorm, 0, layers).decoder}) {
+      EXPECT_EQ(branchnorm.residual_gain, 1);
+      EXPECT_NEAR(branchnorm.ffn_gain, beta, 1e-4);
+    }
   }
 }
 
-TEST(ResidualMethodTest, ConstantsWithoutAnEncoder) {
+TEST(ResidualMethodTest, ConstantsOfOneStack) {
   EXPECT_DOUBLE_EQ(WithDepth(ResidualMethod::kTFixup, 0, 6).decoder.ffn_gain, std::pow(36, -0.25));
   EXPECT_DOUBLE_EQ(WithDepth(ResidualMethod::kTFixup, 0, 6).decoder.embedding_gain, std::pow(36, -0.25));
   EXPECT_DOUBLE_EQ(WithDepth(ResidualMethod::kSubLn, 0, 24).decoder.value_gain, std::sqrt(std::log(48)));
   EXPECT_DOUBLE_EQ(WithDepth(ResidualMethod::kB2tRescaled, 0, 100).decoder.ffn_gain, 0.1);
   EXPECT_NEAR(WithDepth(ResidualMethod::kB2tNoLn, 0, 18).decoder.skip_gain, 0.648, 1e-3);
-  for (const ResidualMethod method : AllResidualMethods()) {
-    const ModelOptions options = WithDepth(method, 0, 6);
-    EXPECT_EQ(options.encoder.residual_gain, 1) << ResidualMethodName(method);
-    EXPECT_EQ(options.encoder.ffn_gain, 1) << ResidualMethodName(method) << ": constants of no layers";
-    EXPECT_EQ(options.decoder.norm, WithDepth(method, 6, 6).decoder.norm);
-  }
-}
-
-// (2N)^1/4 and (8N)^-1/4: DeepNet's figure 2.
-TEST(ResidualMethodTest, ConstantsWithoutADecoder) {
-  for (const auto& [layers, alpha, beta] : {std::tuple(6, 1.8612, 0.3799), {1000, 6.6874, 0.1057}}) {
-    ModelOptions deepnorm = WithDepth(ResidualMethod::kDeepNorm, layers, 0);
-    ApplyTorchscaleBeta(deepnorm);
-    EXPECT_NEAR(deepnorm.encoder.residual_gain, alpha, 1e-4);
-    EXPECT_NEAR(deepnorm.encoder.value_gain, beta, 1e-4);
-    EXPECT_EQ(WithDepth(ResidualMethod::kBranchNorm, layers, 0).encoder.residual_gain, 1);
-    EXPECT_NEAR(WithDepth(ResidualMethod::kBranchNorm, layers, 0).encoder.ffn_gain, beta, 1e-4);
-  }
   EXPECT_DOUBLE_EQ(WithDepth(ResidualMethod::kSubLn, 24, 0).encoder.value_gain, std::sqrt(std::log(48)));
   EXPECT_DOUBLE_EQ(WithDepth(ResidualMethod::kRFixup, 6, 0).encoder.ffn_gain, 1 / std::sqrt(12));
   for (const ResidualMethod method : AllResidualMethods()) {
-    const ModelOptions options = WithDepth(method, 6, 0);
-    EXPECT_EQ(options.decoder.residual_gain, 1) << ResidualMethodName(method);
-    EXPECT_EQ(options.decoder.ffn_gain, 1) << ResidualMethodName(method) << ": constants of no layers";
-    EXPECT_EQ(options.encoder.norm, WithDepth(method, 6, 6).encoder.norm);
-    EXPECT_TRUE(std::isfinite(options.encoder.ffn_gain));
+    const ModelOptions both = WithDepth(method, 6, 6), encoder = WithDepth(method, 6, 0),
+                       decoder = WithDepth(method, 0, 6);
+    for (const StackMethod& absent : {encoder.decoder, decoder.encoder}) {
+      EXPECT_EQ(absent.residual_gain, 1) << ResidualMethodName(method);
+      EXPECT_EQ(absent.ffn_gain, 1) << ResidualMethodName(method) << ": constants of no layers";
+    }
+    EXPECT_EQ(encoder.encoder.norm, both.encoder.norm);
+    EXPECT_EQ(decoder.decoder.norm, both.decoder.norm);
+    EXPECT_TRUE(std::isfinite(encoder.encoder.ffn_gain));
   }
 }
 
@@ -306,6 +298,8 @@ TEST(ResidualMethodTest, ResiDualIsPostLnWithASecondStreamAndANormBehindIt) {
 }
 
 TEST(ResidualMethodTest, MhcIsPreLnWithMapsOfFourStreams) {
+  const ModelPlan lite = ModelPlan::Make(WithDepth(ResidualMethod::kMhcLite, 2, 3));
+  EXPECT_EQ(lite.parameters[lite.ParameterOf(1, ParameterRole::kHyperMapWeight)].rows, 8 + 24);
   ModelOptions options = WithDepth(ResidualMethod::kMhc, 2, 3);
   const ModelPlan plan = ModelPlan::Make(options);
   for (int32_t s = 0; s < static_cast<int32_t>(plan.sublayers.size()); ++s) {

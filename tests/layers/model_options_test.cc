@@ -33,46 +33,42 @@ void ExpectMessages(const ModelOptions& good, std::initializer_list<Case> cases)
 const ModelOptions kGood = {.source_vocabulary = 100, .target_vocabulary = 100};
 
 TEST(ValidateModelOptionsTest, NamesFieldValueAndRange) {
-  ExpectMessages(
-      kGood, {{"model: heads = 7 must divide d_model = 512", [](O& o) { o.heads = 7; }},
-              {"model: dropout = 1.5, allowed: 0 to 0.99", [](O& o) { o.dropout = 1.5; }},
-              {"one embedding for all needs one vocabulary", [](O& o) { o.target_vocabulary = 99; }},
-              {"", [](O& o) { o.target_vocabulary = 99, o.sharing = EmbeddingSharing::kDecoder; }},
-              {"model: branch_growth_steepness = 0, allowed: 0.01 to 50",
-               [](O& o) { o.branch_growth = BranchGrowth::kSigmoid; }},
-              {"model: encoder_layers = ", [](O& o) { o.encoder_layers = 10001; }},
-              {"model: decoder_layers = ", [](O& o) { o.decoder_layers = 0; }},
-              {"model: decoder_layers = ", [](O& o) { o.decoder_layers = 10001; }},
-              {"model: d_model = ", [](O& o) { o.d_model = 0; }},
-              {"model: d_ff = ", [](O& o) { o.d_ff = 0; }},
-              {"model: heads = ", [](O& o) { o.heads = 0; }},
-              {"model: source_vocabulary = ", [](O& o) { o.source_vocabulary = 4; }},
-              {"model: target_vocabulary = ", [](O& o) { o.target_vocabulary = 4; }},
-              {"model: max_positions = ", [](O& o) { o.max_positions = 1; }},
-              {"model: max_positions = ", [](O& o) { o.max_positions = 65537; }},
-              {"model: dropout = ", [](O& o) { o.dropout = -0.1; }},
-              {"model: attention_dropout = ", [](O& o) { o.attention_dropout = 1; }},
-              {"model: activation_dropout = ", [](O& o) { o.activation_dropout = 1; }},
-              {"model: label_smoothing = ", [](O& o) { o.label_smoothing = 1; }},
-              {"model: block.norm_epsilon = 0", [](O& o) { o.block.norm_epsilon = 0; }},
-              {"model: block.kv_heads = 3 must divide heads = 8", [](O& o) { o.block.kv_heads = 3; }},
-              {"", [](O& o) { o.heads = 7, o.block.head_width = 10; }},
-              {"model: block.rotary_share = 0.02 of heads of 64 columns turns 1 columns",
-               [](O& o) { o.block.positions = Positions::kRotary, o.block.rotary_share = 0.02; }},
-              {"model: block.positions \"learned\" is not allowed with speech",
-               [](O& o) {
-                 o.block.positions = Positions::kLearned;
-                 o.source_vocabulary = 0, o.frame_width = 80;
-               }},
-              {"model: block.global_every is set, but there are no windows", [](O& o) { o.block.global_every = 3; }},
-              {"model: block.rotary_scaling is set, but block.positions is \"sinusoidal\"",
-               [](O& o) { o.block.rotary_scaling = 8; }},
-              {"model: block.first_norm is false, but norm is not \"pre\" in the encoder",
-               [](O& o) { o.block.first_norm = false; }},
-              {"fixup_scalars is not allowed with block.activation \"relu\" and block.gated",
-               [](O& o) { o.decoder.fixup_scalars = o.block.gated = true; }},
-              {"model: branch_growth_updates = ",
-               [](O& o) { o.branch_growth = BranchGrowth::kLinear, o.branch_growth_updates = 0; }}});
+  ExpectMessages(kGood, {{"model: heads = 7 must divide d_model = 512", [](O& o) { o.heads = 7; }},
+                         {"model: dropout = 1.5, allowed: 0 to 0.99", [](O& o) { o.dropout = 1.5; }},
+                         {"one embedding for all needs one vocabulary", [](O& o) { o.target_vocabulary = 99; }},
+                         {"", [](O& o) { o.target_vocabulary = 99, o.sharing = EmbeddingSharing::kDecoder; }},
+                         {"model: branch_growth_steepness = 0, allowed: 0.01 to 50",
+                          [](O& o) { o.branch_growth = BranchGrowth::kSigmoid; }},
+                         {"model: encoder_layers = ", [](O& o) { o.encoder_layers = 10001; }},
+                         {"model: decoder_layers = ", [](O& o) { o.decoder_layers = 0; }},
+                         {"model: decoder_layers = ", [](O& o) { o.decoder_layers = 10001; }},
+                         {"model: d_model = ", [](O& o) { o.d_model = 0; }},
+                         {"model: d_ff = ", [](O& o) { o.d_ff = 0; }},
+                         {"model: heads = ", [](O& o) { o.heads = 0; }},
+                         {"model: source_vocabulary = ", [](O& o) { o.source_vocabulary = 4; }},
+                         {"model: target_vocabulary = ", [](O& o) { o.target_vocabulary = 4; }},
+                         {"model: max_positions = ", [](O& o) { o.max_positions = 1; }},
+                         {"model: max_positions = ", [](O& o) { o.max_positions = 65537; }},
+                         {"model: dropout = ", [](O& o) { o.dropout = -0.1; }},
+                         {"model: attention_dropout = ", [](O& o) { o.attention_dropout = 1; }},
+                         {"model: activation_dropout = ", [](O& o) { o.activation_dropout = 1; }},
+                         {"model: label_smoothing = ", [](O& o) { o.label_smoothing = 1; }},
+                         {"model: block.norm_epsilon = 0", [](O& o) { o.block.norm_epsilon = 0; }},
+                         {"model: block.kv_heads = 3 must divide heads = 8", [](O& o) { o.block.kv_heads = 3; }},
+                         {"", [](O& o) { o.heads = 7, o.block.head_width = 10; }},
+                         {"model: block.rotary_share = 0.02 of heads of 64 columns turns 1 columns",
+                          [](O& o) { o.block.positions = Positions::kRotary, o.block.rotary_share = 0.02; }},
+                         {"model: block.positions \"learned\" is not allowed with speech",
+                          [](O& o) {
+                            o.block.positions = Positions::kLearned;
+                            o.source_vocabulary = 0, o.frame_width = 80;
+                          }},
+                         {"model: block.first_norm is false, but norm is not \"pre\" in the encoder",
+                          [](O& o) { o.block.first_norm = false; }},
+                         {"fixup_scalars is not allowed with block.activation \"relu\" and block.gated",
+                          [](O& o) { o.decoder.fixup_scalars = o.block.gated = true; }},
+                         {"model: branch_growth_updates = ",
+                          [](O& o) { o.branch_growth = BranchGrowth::kLinear, o.branch_growth_updates = 0; }}});
 }
 
 TEST(ValidateModelOptionsTest, AdaptiveCutoffsAscendAndLeaveWidthAndSmoothingAlone) {
@@ -139,8 +135,10 @@ TEST(ValidateModelOptionsTest, ABaseWidthIsForPreLn) {
   good.encoder.norm = good.decoder.norm = NormPlacement::kPre;
   ExpectMessages(good, {{"not Pre-LN", [](O& o) { o.encoder.norm = NormPlacement::kPost; }},
                         {"are combined", [](O& o) { o.decoder.combine_layers = true; }},
-                        {"with speech", [](O& o) { o.source_vocabulary = 0, o.frame_width = 80; }},
-                        {"not Pre-LN", [](O& o) { o.decoder.post_norm_share = 0.25; }},
+                        {"with speech, for which no rules are known. Set model.base_width to 0.",
+                         [](O& o) { o.source_vocabulary = 0, o.frame_width = 80; }},
+                        {"or model.residual.method to \"completep\" or \"pre_ln\".",
+                         [](O& o) { o.decoder.post_norm_share = 0.25; }},
                         {"with an adaptive softmax",
                          [](O& o) { o.label_smoothing = 0, o.adaptive_cutoffs = {.ids = {20}, .count = 1}; }},
                         {"base_width = -1, allowed", [](O& o) { o.base_width = -1; }}});
@@ -159,7 +157,9 @@ TEST(ValidateModelOptionsTest, SeveralStreamsTakeThePlaceOfGainsAndSkips) {
              {"omega is not \"none\"", [](O& o) { o.decoder.omega = Omega::kProfiled; }},
              {"skip_gain is not 0", [](O& o) { o.decoder.skip_gain = 1; }},
              {"layer_gain is not 1", [](O& o) { o.decoder.layer_gain = 0.5; }},
-             {"fixup_scalars is set", [](O& o) { o.decoder.fixup_scalars = true; }}});
+             {"fixup_scalars is set", [](O& o) { o.decoder.fixup_scalars = true; }},
+             {"residual_streams with residual_mixing permutations = 5, allowed: 1 to 4",
+              [](O& o) { o.decoder.residual_streams = 5, o.decoder.residual_mixing = HyperMixing::kPermutations; }}});
 }
 
 TEST(ValidateModelOptionsTest, SumsOfBlocksTakeThePlaceOfTheStream) {
@@ -191,9 +191,10 @@ TEST(ValidateModelOptionsTest, SourceAndEncoderBelongTogether) {
 
 TEST(ValidateModelOptionsTest, AnEncoderAloneReadsPlainText) {
   ExpectMessages({.decoder_layers = 0, .target_vocabulary = 100},
-                 {{"there is no layer", [](O& o) { o.encoder_layers = 0; }},
+                 {{"there is no layer. Set one of them to 1 or more.", [](O& o) { o.encoder_layers = 0; }},
                   {"prepare --monolingual --mask-token", [](O& o) { o.source_vocabulary = 100; }},
-                  {"speech, which has no tokens", [](O& o) { o.frame_width = 80; }},
+                  {"speech, which has no tokens to mask. Set model.decoder_layers to 1 or more.",
+                   [](O& o) { o.frame_width = 80; }},
                   {"not allowed with adaptive_cutoffs", [](O& o) { o.adaptive_cutoffs = {.ids = {20}, .count = 1}; }},
                   {"base_width = 64 is not allowed with an encoder alone", [](O& o) { o.base_width = 64; }},
                   {"initial_deviation = -1, allowed", [](O& o) { o.block.initial_deviation = -1; }}});
@@ -254,24 +255,14 @@ struct Seen {
   }
 };
 
-TEST(ModelFields, AreAllOfAStack) {
-  Seen<StackMethod> seen;
-  ForEachStackField(
-      [&](const char* name, auto member, FieldAge, const auto&...) { seen.Add(name, &(seen.options.*member)); });
-  EXPECT_EQ(seen.names.size(), FieldsOf<StackMethod>());
-}
-
-TEST(ModelFields, AreAllOfABlock) {
-  Seen<Block> seen;
-  ForEachBlockField([&](const char* name, auto member, const auto&...) { seen.Add(name, &(seen.options.*member)); });
-  EXPECT_EQ(seen.names.size(), FieldsOf<Block>());
-}
-
-TEST(ModelFields, AreAllOfAModel) {
-  Seen<ModelOptions> seen;
-  ForEachModelField(
-      [&](const char* name, auto member, FieldAge, const auto&...) { seen.Add(name, &(seen.options.*member)); });
-  EXPECT_EQ(seen.names.size(), FieldsOf<ModelOptions>());
+TEST(ModelFields, AreAllOfTheirOptions) {
+  const auto expect_all = []<typename Options>(Seen<Options> seen, const auto& for_each) {
+    for_each([&](const char* name, auto member, const auto&...) { seen.Add(name, &(seen.options.*member)); });
+    EXPECT_EQ(seen.names.size(), FieldsOf<Options>());
+  };
+  expect_all(Seen<StackMethod>(), [](const auto& visit) { ForEachStackField(visit); });
+  expect_all(Seen<Block>(), [](const auto& visit) { ForEachBlockField(visit); });
+  expect_all(Seen<ModelOptions>(), [](const auto& visit) { ForEachModelField(visit); });
 }
 
 }  // namespace

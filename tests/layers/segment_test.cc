@@ -165,6 +165,17 @@ class SegmentTest : public Stacks, public ::testing::TestWithParam<ResidualMetho
     for (size_t i = 1; i + 1 < all.size(); ++i) ExpectSameOutcome(stack, {range.first, all[i], range.last}, whole);
     ExpectSameOutcome(stack, all, whole);
   }
+
+  // Each stack as one segment, with `changed` and without.
+  void ExpectSameBitsWith(bool& changed) {
+    for (const Stack stack : {Stack::kEncoder, Stack::kDecoder}) {
+      const Range range = RangeOf(stack);
+      const Outcome without = Pass(stack, {range.first, range.last});
+      changed = true;
+      ExpectSameOutcome(stack, {range.first, range.last}, without);
+      changed = false;
+    }
+  }
 };
 
 // Keel without its gain and its norm behind the sum is Pre-LN, up to the norm that ends a stack.
@@ -200,26 +211,10 @@ TEST_P(SegmentTest, AnEncoderHasTheSameBitsWhereverItIsCut) { ExpectSameBitsWher
 TEST_P(SegmentTest, ADecoderHasTheSameBitsWhereverItIsCut) { ExpectSameBitsWhereverCut(Stack::kDecoder); }
 
 // Other micro-batches' forwards run between a micro-batch's two halves: what it keeps is enough.
-TEST_P(SegmentTest, BackwardReadsNothingThatAForwardLeavesInTheWorkspace) {
-  for (const Stack stack : {Stack::kEncoder, Stack::kDecoder}) {
-    const Range range = RangeOf(stack);
-    const Outcome alone = Pass(stack, {range.first, range.last});
-    another_between_ = true;
-    ExpectSameOutcome(stack, {range.first, range.last}, alone);
-    another_between_ = false;
-  }
-}
+TEST_P(SegmentTest, BackwardReadsNothingThatAForwardLeavesInTheWorkspace) { ExpectSameBitsWith(another_between_); }
 
 // What BackwardInput leaves in `pending`, with x and the first part of `saved`, is all that BackwardWeight reads.
-TEST_P(SegmentTest, WeightHalvesMayRunAfterAllInputHalvesInAnyOrder) {
-  for (const Stack stack : {Stack::kEncoder, Stack::kDecoder}) {
-    const Range range = RangeOf(stack);
-    const Outcome together = Pass(stack, {range.first, range.last});
-    halves_apart_ = true;
-    ExpectSameOutcome(stack, {range.first, range.last}, together);
-    halves_apart_ = false;
-  }
-}
+TEST_P(SegmentTest, WeightHalvesMayRunAfterAllInputHalvesInAnyOrder) { ExpectSameBitsWith(halves_apart_); }
 
 INSTANTIATE_TEST_SUITE_P(Methods, SegmentTest, ::testing::ValuesIn(MethodsWithSegmentsOfSeveralLayers()),
                          [](const auto& info) { return ResidualMethodName(info.param); });

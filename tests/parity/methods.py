@@ -153,6 +153,11 @@ def mhc(settings):
     return (Residual(norm="pre", streams=4),) * 2
 
 
+def mhc_lite(settings):
+    """mHC-lite (arXiv 2601.05732): mhc with H_res a weighted mean of the 24 permutations."""
+    return (Residual(norm="pre", streams=4, permutations=True),) * 2
+
+
 def attn_res(settings):
     """Attention Residuals (arXiv 2603.15031): a softmax over the embedding and the sums of 16 blocks in place of the stream."""
     return tuple(Residual(norm="pre", blocks=16, block_sublayers=settings["model"][stack]["attention_residual_block_sublayers"])
@@ -191,6 +196,7 @@ METHODS = {
     "completep": completep,
     "residual_dual": residual_dual,
     "mhc": mhc,
+    "mhc_lite": mhc_lite,
     "attn_res": attn_res,
     "attn_res_delta": attn_res_delta,
 }

@@ -20,7 +20,7 @@
 #include "pipeline/layout/pipeline_layout.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
-#include "runtime/data/token_masks.h"
+#include "runtime/data/input_masks.h"
 #include "runtime/random.h"
 #include "runtime/safetensors.h"
 #include "runtime/status_macros.h"
@@ -119,8 +119,9 @@ std::vector<PackedBatch> RandomBatches(const ModelOptions& model, uint64_t seed)
     }
     if (model.has_decoder()) continue;
     batch.source.clear();
-    const int32_t vocabulary = model.target_vocabulary;
-    MaskTokens({.share = 0.3, .mask_token = vocabulary - 1, .vocabulary = vocabulary}, seed, 0, batch);
+    const int32_t mask = model.target_vocabulary - 1;
+    MaskTokens({.share = 0.3, .mask_token = mask, .vocabulary = mask + 1, .special = {0, 1, 2, 3, mask}}, seed, 0,
+               batch);
   }
   return batches;
 }

@@ -148,39 +148,37 @@ TEST(HighestLoss, IsInfiniteUntilTheWindowIsFullAndWhereTheOptionIsOff) {
   EXPECT_TRUE(std::isinf(HighestLoss(trend, {.deviations = 0, .window = 10})));
 }
 
-TEST(LearningRateTest, InverseSqrtIsFairseqs) {
-  const RateOptions options{.peak = 5e-4, .warmup_updates = 4000, .warmup_initial_rate = 1e-7};
-  EXPECT_DOUBLE_EQ(LearningRate(options, 1, 0), 1e-7);
-  EXPECT_DOUBLE_EQ(LearningRate(options, 2001, 0), 1e-7 + 2000 * (5e-4 - 1e-7) / 4000);
-  EXPECT_DOUBLE_EQ(LearningRate(options, 4001, 0), 5e-4);
-  EXPECT_DOUBLE_EQ(LearningRate(options, 16001, 0), 2.5e-4);
-}
-
-TEST(LearningRateTest, WarmUpOfZeroStartsAtThePeak) {
-  const RateOptions inverse{.peak = 1e-3, .warmup_updates = 0};
-  EXPECT_DOUBLE_EQ(LearningRate(inverse, 1, 0), 1e-3);
-  EXPECT_DOUBLE_EQ(LearningRate(inverse, 101, 0), 1e-4);
-  const RateOptions polynomial{.schedule = RateSchedule::kPolynomial, .peak = 1e-3, .warmup_updates = 0};
-  EXPECT_DOUBLE_EQ(LearningRate(polynomial, 1, 100), 1e-3);
-}
-
-TEST(LearningRateTest, PolynomialDecaysToItsEnd) {
-  const RateOptions options{
+TEST(LearningRateTest, OfAnUpdateOfARun) {
+  const RateOptions polynomial{
       .schedule = RateSchedule::kPolynomial, .peak = 1e-3, .warmup_updates = 10, .end_rate = 1e-5, .power = 2};
-  EXPECT_DOUBLE_EQ(LearningRate(options, 6, 110), 5e-4);
-  EXPECT_DOUBLE_EQ(LearningRate(options, 11, 110), 1e-3);
-  EXPECT_DOUBLE_EQ(LearningRate(options, 61, 110), (1e-3 - 1e-5) * 0.25 + 1e-5);
-  EXPECT_DOUBLE_EQ(LearningRate(options, 111, 110), 1e-5);
-  EXPECT_DOUBLE_EQ(LearningRate(options, 500, 110), 1e-5);
-}
-
-TEST(LearningRateTest, PolynomialOfARunThatEndsInItsWarmUpStaysAtThePeak) {
-  const RateOptions options{
-      .schedule = RateSchedule::kPolynomial, .peak = 1e-3, .warmup_updates = 10, .end_rate = 1e-5};
-  for (const int64_t total : {5, 10}) {
-    EXPECT_DOUBLE_EQ(LearningRate(options, 6, total), 5e-4) << total;
-    EXPECT_DOUBLE_EQ(LearningRate(options, 11, total), 1e-3) << total;
-    EXPECT_DOUBLE_EQ(LearningRate(options, 15, total), 1e-3) << total;
+  struct Case {
+    const char* name;
+    RateOptions options;
+    int64_t total;                                  // updates of the run, where they count
+    std::vector<std::pair<int64_t, double>> rates;  // by update
+  };
+  for (const Case& c : {Case{"fairseq's inverse square root",
+                             {.peak = 5e-4, .warmup_updates = 4000, .warmup_initial_rate = 1e-7},
+                             0,
+                             {{1, 1e-7}, {2001, 1e-7 + 2000 * (5e-4 - 1e-7) / 4000}, {4001, 5e-4}, {16001, 2.5e-4}}},
+                        Case{"no warm-up", {.peak = 1e-3, .warmup_updates = 0}, 0, {{1, 1e-3}, {101, 1e-4}}},
+                        Case{"no warm-up of a polynomial",
+                             {.schedule = RateSchedule::kPolynomial, .peak = 1e-3, .warmup_updates = 0},
+                             100,
+                             {{1, 1e-3}}},
+                        Case{"polynomial",
+                             polynomial,
+                             110,
+                             {{6, 5e-4}, {11, 1e-3}, {61, (1e-3 - 1e-5) * 0.25 + 1e-5}, {111, 1e-5}, {500, 1e-5}}},
+                        Case{"a run that ends in its warm-up", polynomial, 5, {{6, 5e-4}, {11, 1e-3}, {15, 1e-3}}},
+                        Case{"or with it", polynomial, 10, {{6, 5e-4}, {11, 1e-3}, {15, 1e-3}}},
+                        Case{"T-Fixup needs no warm-up",
+                             {.schedule = RateSchedule::kTFixup, .peak = 5e-4, .warmup_updates = 100},
+                             0,
+                             {{1, 5e-4}, {12001, 2.5e-4}}}}) {
+    for (const auto& [update, rate] : c.rates) {
+      EXPECT_DOUBLE_EQ(LearningRate(c.options, update, c.total), rate) << c.name << ", update " << update;
+    }
   }
 }
 
@@ -220,12 +218,6 @@ TEST(LearningRateTest, WarmUpStableDecayIsTransformers) {
 
 TEST(LearningRateTest, AConstantRateStaysAfterItsWarmUp) {
   ExpectRates({.schedule = RateSchedule::kConstant}, {1e-4, 3.25e-4, 5.5e-4, 7.75e-4, 1e-3, 1e-3, 1e-3});
-}
-
-TEST(LearningRateTest, TFixupNeedsNoWarmUp) {
-  const RateOptions options{.schedule = RateSchedule::kTFixup, .peak = 5e-4, .warmup_updates = 100};
-  EXPECT_DOUBLE_EQ(LearningRate(options, 1, 0), 5e-4);
-  EXPECT_DOUBLE_EQ(LearningRate(options, 12001, 0), 2.5e-4);
 }
 
 }  // namespace

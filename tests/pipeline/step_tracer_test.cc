@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
-#include "pipeline/run_info.h"
+#include "pipeline/step_report.h"
 #include "runtime/clock.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/status_macros.h"

@@ -7,7 +7,6 @@
 #include "gmock/gmock.h"
 #include "layers/parameter_store.h"
 #include "pipeline/exchange/parameter_broadcast.h"
-#include "pipeline/validation_bleu.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/data/packed_batch.h"

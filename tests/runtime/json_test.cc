@@ -1,4 +1,3 @@
-#include "runtime/strict_json.h"
 
 #include <cmath>
 #include <limits>

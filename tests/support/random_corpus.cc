@@ -37,7 +37,8 @@ Corpus RandomCorpusFor(const ModelOptions& model, int samples, int longest, uint
 
 std::optional<TokenMasking> MaskingFor(const ModelOptions& model) {
   if (model.has_decoder()) return std::nullopt;
-  return TokenMasking{.share = 0.3, .mask_token = model.target_vocabulary - 1, .vocabulary = model.target_vocabulary};
+  const int32_t mask = model.target_vocabulary - 1;
+  return TokenMasking{.share = 0.3, .mask_token = mask, .vocabulary = mask + 1, .special = {0, 1, 2, 3, mask}};
 }
 
 }  // namespace hadal::testing

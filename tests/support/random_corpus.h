@@ -5,7 +5,7 @@
 
 #include "layers/model_options.h"
 #include "runtime/data/corpus.h"
-#include "runtime/data/token_masks.h"
+#include "runtime/data/input_masks.h"
 
 namespace hadal::testing {
 

@@ -35,7 +35,7 @@
 #include "tools/config/config_origin.h"
 #include "tools/config/run_options.h"
 #include "tools/device_flags.h"
-#include "tools/output/output_rules.h"
+#include "tools/output/staged_output.h"
 #include "tools/plan/plan_report.h"
 
 namespace hadal {

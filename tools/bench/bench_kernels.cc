@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ctime>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <ostream>
@@ -13,7 +14,6 @@
 #include "absl/strings/str_format.h"
 #include "runtime/clock.h"
 #include "runtime/status_macros.h"
-#include "tools/bench/kernel_case.h"
 #include "tools/median.h"
 
 namespace hadal {
@@ -22,8 +22,11 @@ namespace {
 constexpr int64_t kMostSets = 64;
 constexpr int64_t kMostTurns = 10000;  // per batch
 
-// Seconds per call of `turn`: the median over batches.
-double TimeTurns(const BenchKernelsOptions& options, const Stream& stream, const std::function<void()>& turn) {
+// Per call of `turn`: the medians over batches.
+struct TurnSeconds {
+  double wall = 0, cpu = 0;
+};
+TurnSeconds TimeTurns(const BenchKernelsOptions& options, const Stream& stream, const std::function<void()>& turn) {
   const auto batch = [&](int64_t turns) {
     stream.Synchronize();
     const Stopwatch watch;
@@ -34,9 +37,13 @@ double TimeTurns(const BenchKernelsOptions& options, const Stream& stream, const
   batch(1);  // the first batch has one-time costs
   const double once = std::max(batch(1), 1e-9);
   const int64_t turns = std::clamp(static_cast<int64_t>(options.batch_seconds / once) + 1, int64_t{1}, kMostTurns);
-  std::vector<double> seconds(options.repeats);
-  for (double& each : seconds) each = batch(turns) / static_cast<double>(turns);
-  return Median(std::move(seconds));
+  std::vector<double> wall, cpu;
+  for (int32_t i = 0; i < options.repeats; ++i) {
+    const std::clock_t start = std::clock();
+    wall.push_back(batch(turns) / static_cast<double>(turns));
+    cpu.push_back(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC / static_cast<double>(turns));
+  }
+  return {Median(std::move(wall)), Median(std::move(cpu))};
 }
 
 // Bytes per second that a copy of `bytes` reads and writes. On the CPU every thread copies its part.
@@ -45,13 +52,13 @@ absl::StatusOr<double> CopyRate(const BenchKernelsOptions& options, const Stream
   const int64_t floats = (bytes + 3) / 4;
   const Vector from = tensors.Floats(Traffic::kRead, floats), to = tensors.Floats(Traffic::kWritten, floats);
   HADAL_RETURN_IF_ERROR(tensors.status());
-  const double seconds = TimeTurns(options, stream, [&] {
+  const TurnSeconds seconds = TimeTurns(options, stream, [&] {
     if (stream.device() != nullptr) return stream.Copy(to.data, from.data, 4 * floats);
     stream.ForRanges(floats, 4096, [&](int64_t begin, int64_t end) {
       std::memcpy(to.data + begin, from.data + begin, sizeof(float) * (end - begin));
     });
   });
-  return tensors.bytes() / seconds;
+  return tensors.bytes() / seconds.wall;
 }
 
 absl::StatusOr<double> FastestCopy(const BenchKernelsOptions& options, const Stream& stream) {
@@ -96,7 +103,9 @@ absl::StatusOr<KernelSpeed> MeasureCase(const BenchKernelsOptions& options, cons
     HADAL_ASSIGN_OR_RETURN(graph, stream.device()->EndCapture());
     turn = [&] { stream.device()->Launch(*graph); };
   }
-  speed.seconds = TimeTurns(options, stream, turn) / static_cast<double>(sets);
+  const TurnSeconds seconds = TimeTurns(options, stream, turn);
+  speed.seconds = seconds.wall / static_cast<double>(sets);
+  speed.cpu_seconds = seconds.cpu / static_cast<double>(sets);
   stream.Synchronize();
   return speed;
 }
@@ -162,11 +171,14 @@ void PrintGoal(const KernelSpeeds& speeds, const Stream& stream, std::ostream& o
 void PrintJson(const KernelSpeeds& speeds, const Stream& stream, std::ostream& out) {
   nlohmann::ordered_json json{{"device", DeviceOf(stream)}, {"copy_bytes_per_second", speeds.copy_bytes_per_second}};
   for (const KernelSpeed& speed : speeds.kernels) {
-    nlohmann::ordered_json row{
-        {"kernel", speed.kernel},     {"storage", speed.storage == Storage::kFloat32 ? "fp32" : "bf16"},
-        {"shape", speed.shape},       {"large", speed.large},
-        {"has_goal", speed.has_goal}, {"seconds", speed.seconds},
-        {"bytes", speed.bytes}};
+    nlohmann::ordered_json row{{"kernel", speed.kernel},
+                               {"storage", speed.storage == Storage::kFloat32 ? "fp32" : "bf16"},
+                               {"shape", speed.shape},
+                               {"large", speed.large},
+                               {"has_goal", speed.has_goal},
+                               {"seconds", speed.seconds},
+                               {"cpu_seconds", speed.cpu_seconds},
+                               {"bytes", speed.bytes}};
     if (speed.flops != 0) {
       row["flops"] = speed.flops;
     } else {

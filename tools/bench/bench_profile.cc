@@ -284,6 +284,7 @@ class ProfileBench {
     model.set_heads(plan_.options.heads);
     model.set_block(BlockText(plan_.options.block));
     model.set_residual_streams(std::max(plan_.Residuals(Stack::kEncoder), plan_.Residuals(Stack::kDecoder)));
+    model.set_residual_mixing(ResidualMixing(plan_.options));
     for (const int32_t id : plan_.options.adaptive_cutoffs.span()) model.add_adaptive_cutoffs(id);
     if (plan_.options.reads_speech()) {
       model.set_frame_width(plan_.options.frame_width);

@@ -8,19 +8,69 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/cpu/product.h"
 #include "layers/parameter_store.h"
 #include "pipeline/engine/engine.h"
 #include "pipeline/engine/memory_fit.h"
 #include "pipeline/exchange/parameter_broadcast.h"
 #include "pipeline/layout/pipeline_layout.h"
 #include "pipeline/layout/relu_masks.h"
+#include "pipeline/stage/graph_cache.h"
+#include "runtime/check.h"
+#include "runtime/clock.h"
 #include "runtime/machine.h"
 #include "runtime/status_macros.h"
 #include "tools/bench/bench_step_report.h"
-#include "tools/bench/gemm_limit.h"
 #include "tools/bench/kernel_batch.h"
 
 namespace hadal {
+
+GemmLimit DeviceGemmLimit(cuda::LaunchDevice& device, std::vector<cuda::MatmulArgs> products) {
+  HADAL_CHECK(!products.empty());
+  GemmLimit limit{.ways = {"one launch a product"}};
+  for (const cuda::MatmulArgs& product : products)
+    limit.flops += 2.0 * static_cast<double>(product.count * product.m * product.n * product.k);
+  const auto launch_all = [&device, products = std::move(products)] {
+    for (const cuda::MatmulArgs& product : products) device.Multiply(product);
+  };
+  std::shared_ptr<DeviceGraph> graph;  // null: no memory for it
+  if (device.FreeBytes() >= GraphCache::kKeepFreeBytes) {
+    device.BeginCapture();
+    launch_all();
+    absl::StatusOr<std::unique_ptr<DeviceGraph>> recorded = device.EndCapture();
+    if (recorded.ok()) {
+      graph = *std::move(recorded);
+      limit.ways.emplace_back("one graph");
+    }
+  }
+  limit.run = [&device, launch_all, graph](size_t way) {
+    HADAL_CHECK_LT(way, graph != nullptr ? 2u : 1u);
+    device.Synchronize();
+    const Stopwatch watch;
+    if (way == 0) {
+      launch_all();
+    } else {
+      device.Launch(*graph);
+    }
+    device.Synchronize();
+    return watch.Seconds();
+  };
+  return limit;
+}
+
+GemmLimit HostGemmLimit(double flops, const Stream& stream) {
+  return {.ways = {"multiply-adds in registers"}, .flops = flops, .run = [flops, stream](size_t way) {
+            HADAL_CHECK_EQ(way, 0u);
+            constexpr int64_t kRounds = 4'000'000;
+            const Stopwatch watch;
+            int64_t operations = 0;
+            stream.Run([&](int thread) {
+              const int64_t of_thread = cpu::MultiplyInRegisters(kRounds);
+              if (thread == 0) operations = of_thread;
+            });
+            return flops / static_cast<double>(operations * stream.threads()) * watch.Seconds();
+          }};
+}
 
 ModelOptions BenchModel(const BenchStepOptions& options) {
   ModelOptions model{.encoder_layers = options.encoder_layers,
@@ -80,7 +130,7 @@ class StepBench {
   std::unique_ptr<Engine> engine_;
   std::vector<PackedBatch> batches_;
   std::vector<cuda::MatmulArgs> products_;  // of one step, on a device
-  std::unique_ptr<GemmLimit> limit_;
+  GemmLimit limit_;
   int64_t steps_ = 0;
 };
 
@@ -193,25 +243,24 @@ absl::Status StepBench::MeasureStep(BenchStepMeasurement& measured) {
 
 absl::Status StepBench::PrepareLimit(BenchStepMeasurement& measured) {
   if (stream_.device() != nullptr) {
-    limit_ = std::make_unique<DeviceGemmLimit>(static_cast<cuda::LaunchDevice&>(*stream_.device()),
-                                               std::exchange(products_, {}));
+    limit_ = DeviceGemmLimit(static_cast<cuda::LaunchDevice&>(*stream_.device()), std::exchange(products_, {}));
   } else {
-    limit_ = std::make_unique<HostGemmLimit>(measured.flops.executed() / communicator_.size(), stream_);
+    limit_ = HostGemmLimit(measured.flops.executed() / communicator_.size(), stream_);
   }
   // A way is used only if all ranks have the memory for it.
-  HADAL_ASSIGN_OR_RETURN(const std::vector<double> ways, Gather(static_cast<double>(limit_->ways().size())));
-  measured.ways = limit_->ways();
+  HADAL_ASSIGN_OR_RETURN(const std::vector<double> ways, Gather(static_cast<double>(limit_.ways.size())));
+  measured.ways = limit_.ways;
   measured.ways.resize(static_cast<size_t>(*std::min_element(ways.begin(), ways.end())));
   measured.limit_seconds.resize(measured.ways.size());
-  for (size_t way = 0; way < measured.ways.size(); ++way) limit_->Run(way);
-  HADAL_ASSIGN_OR_RETURN(const std::vector<double> flops, Gather(limit_->flops()));
+  for (size_t way = 0; way < measured.ways.size(); ++way) limit_.run(way);
+  HADAL_ASSIGN_OR_RETURN(const std::vector<double> flops, Gather(limit_.flops));
   measured.limit_flops = std::accumulate(flops.begin(), flops.end(), 0.0);
   return absl::OkStatus();
 }
 
 absl::Status StepBench::MeasureLimit(size_t way, BenchStepMeasurement& measured) {
   HADAL_RETURN_IF_ERROR(collectives_.Barrier("before the GEMM limit"));
-  HADAL_ASSIGN_OR_RETURN(const std::vector<double> all, Gather(limit_->Run(way)));
+  HADAL_ASSIGN_OR_RETURN(const std::vector<double> all, Gather(limit_.run(way)));
   measured.limit_seconds[way].push_back(std::accumulate(all.begin(), all.end(), 0.0) / communicator_.size());
   return absl::OkStatus();
 }

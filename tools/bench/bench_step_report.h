@@ -53,7 +53,7 @@ struct BenchStepMeasurement {
   // Measured times. Repeat i of a step and repeat i of the limit form a pair.
   std::vector<double> step_seconds;                    // [repeats] of the slowest rank
   std::vector<std::vector<double>> parts[kStepParts];  // [part][rank][repeats] seconds
-  // The ways in which the GEMM limit runs the products (gemm_limit.h), and the times of each; empty if the limit was
+  // The ways in which the GEMM limit runs the products (GemmLimit), and the times of each; empty if the limit was
   // not measured.
   std::vector<std::string> ways;
   std::vector<std::vector<double>> limit_seconds;  // [ways][repeats] the ranks' mean

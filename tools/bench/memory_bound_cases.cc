@@ -1,4 +1,4 @@
-#include "tools/bench/kernel_case.h"
+#include "tools/bench/bench_kernels.h"
 
 #include <algorithm>
 #include <memory>
@@ -21,7 +21,6 @@ namespace hadal {
 namespace {
 
 using enum Traffic;
-using Launch = absl::StatusOr<KernelLaunch>;
 
 constexpr int64_t kSentence = 32;  // tokens per sentence, for cases that do not depend on it
 
@@ -31,61 +30,56 @@ struct Shape {
   bool large;
 };
 
-std::string Text(int64_t rows, int64_t width) { return absl::StrCat(rows, " x ", width); }
-KernelCase ResidualNormForwardCase(const Shape& shape, Storage storage, bool dropout) {
-  const auto prepare = [=](const Stream& stream, KernelTensors& t) -> Launch {
-    const auto [rows, width, large] = shape;
-    HADAL_ASSIGN_OR_RETURN(const auto batch, KernelBatch::Create(stream, 1, 1, 2));
-    const ResidualNormForwardArgs args = {.residual = t.Matrix(kRead, rows, width, storage),
-                                          .branch = t.Matrix(kRead, rows, width, storage),
-                                          .bias = t.Floats(kRead, width),
-                                          .residual_gain = 2,
-                                          .dropout = batch->DropoutAt(RandomSite::kResidual, dropout),
-                                          .scale = t.Floats(kRead, width),
-                                          .shift = t.Floats(kRead, width),
-                                          .sum = t.Matrix(kWritten, rows, width, storage),
-                                          .normed = t.Matrix(kWritten, rows, width, storage),
-                                          .mean = t.Floats(kWritten, rows),
-                                          .rstd = t.Floats(kWritten, rows)};
-    return OrStatus(t, [stream, args, batch] { ResidualNormForward(stream, args); });
-  };
-  return {.kernel = absl::StrCat("residual_norm forward", dropout ? ", dropout" : ""),
-          .shape = Text(shape.rows, shape.width),
+KernelCase RowCase(std::string kernel, const Shape& shape, Storage storage, bool has_goal = false) {
+  return {.kernel = std::move(kernel),
+          .shape = absl::StrCat(shape.rows, " x ", shape.width),
           .storage = storage,
           .large = shape.large,
-          .has_goal = shape.large,
-          .prepare = prepare};
+          .has_goal = has_goal && shape.large};
+}
+
+KernelCase ResidualNormForwardCase(const Shape& shape, Storage storage, bool dropout) {
+  const auto make = [=](const Stream&, KernelTensors& t, const KernelBatch& batch) {
+    const auto [rows, width, large] = shape;
+    return ResidualNormForwardArgs{.residual = t.Matrix(kRead, rows, width, storage),
+                                   .branch = t.Matrix(kRead, rows, width, storage),
+                                   .bias = t.Floats(kRead, width),
+                                   .residual_gain = 2,
+                                   .dropout = batch.DropoutAt(RandomSite::kResidual, dropout),
+                                   .scale = t.Floats(kRead, width),
+                                   .shift = t.Floats(kRead, width),
+                                   .sum = t.Matrix(kWritten, rows, width, storage),
+                                   .normed = t.Matrix(kWritten, rows, width, storage),
+                                   .mean = t.Floats(kWritten, rows),
+                                   .rstd = t.Floats(kWritten, rows)};
+  };
+  const char* name = dropout ? "residual_norm forward, dropout" : "residual_norm forward";
+  return WithLaunch(RowCase(name, shape, storage, /*has_goal=*/true), {}, ResidualNormForward, make);
 }
 
 KernelCase ResidualNormBackwardCase(const Shape& shape, Storage storage, bool dropout) {
-  const auto prepare = [=](const Stream& stream, KernelTensors& t) -> Launch {
+  const auto make = [=](const Stream&, KernelTensors& t, const KernelBatch& batch) {
     const auto [rows, width, large] = shape;
-    HADAL_ASSIGN_OR_RETURN(const auto batch, KernelBatch::Create(stream, 1, 1, 2));
-    const ResidualNormBackwardArgs args = {.d_normed = t.Matrix(kRead, rows, width, storage),
-                                           .sum = t.Matrix(kRead, rows, width, storage),
-                                           .mean = t.Floats(kRead, rows),
-                                           .rstd = t.Floats(kRead, rows, TensorValues::kPositive),
-                                           .scale = t.Floats(kRead, width),
-                                           .residual_gain = 2,
-                                           .dropout = batch->DropoutAt(RandomSite::kResidual, dropout),
-                                           .d_residual = t.Matrix(kWritten, rows, width, storage),
-                                           .d_branch = t.Matrix(kWritten, rows, width, storage),
-                                           .d_bias = t.Floats(kUpdated, width),
-                                           .d_scale = t.Floats(kUpdated, width),
-                                           .d_shift = t.Floats(kUpdated, width),
-                                           .partials = t.Floats(kScratch, ResidualNormPartials(rows, width))};
-    return OrStatus(t, [stream, args, batch] { ResidualNormBackward(stream, args); });
+    return ResidualNormBackwardArgs{.d_normed = t.Matrix(kRead, rows, width, storage),
+                                    .sum = t.Matrix(kRead, rows, width, storage),
+                                    .mean = t.Floats(kRead, rows),
+                                    .rstd = t.Floats(kRead, rows, TensorValues::kPositive),
+                                    .scale = t.Floats(kRead, width),
+                                    .residual_gain = 2,
+                                    .dropout = batch.DropoutAt(RandomSite::kResidual, dropout),
+                                    .d_residual = t.Matrix(kWritten, rows, width, storage),
+                                    .d_branch = t.Matrix(kWritten, rows, width, storage),
+                                    .d_bias = t.Floats(kUpdated, width),
+                                    .d_scale = t.Floats(kUpdated, width),
+                                    .d_shift = t.Floats(kUpdated, width),
+                                    .partials = t.Floats(kScratch, ResidualNormPartials(rows, width))};
   };
-  return {.kernel = absl::StrCat("residual_norm backward", dropout ? ", dropout" : ""),
-          .shape = Text(shape.rows, shape.width),
-          .storage = storage,
-          .large = shape.large,
-          .has_goal = shape.large,
-          .prepare = prepare};
+  const char* name = dropout ? "residual_norm backward, dropout" : "residual_norm backward";
+  return WithLaunch(RowCase(name, shape, storage, /*has_goal=*/true), {}, ResidualNormBackward, make);
 }
 
 KernelCase AdamCase(int64_t elements, bool rounded, bool large) {
-  const auto prepare = [=](const Stream& stream, KernelTensors& t) -> Launch {
+  const auto make = [=](const Stream&, KernelTensors& t, const KernelBatch&) {
     AdamArgs args = {.parameter = t.Floats(kUpdated, elements),
                      .gradient = t.Floats(kRead, elements),
                      .first_moment = t.Floats(kUpdated, elements),
@@ -95,126 +89,101 @@ KernelCase AdamCase(int64_t elements, bool rounded, bool large) {
       const AnyMatrix copy = t.Matrix(kWritten, 1, elements, Storage::kBFloat16);
       args.rounded = {copy.of<BFloat16>().data, elements};
     }
-    return OrStatus(t, [stream, args] { AdamStep(stream, args); });
+    return args;
   };
-  return {.kernel = rounded ? "adam, bf16 copy" : "adam",
-          .shape = absl::StrCat(elements),
-          .large = large,
-          .has_goal = large,
-          .recordable = false,  // its scalars are copied
-          .prepare = prepare};
+  return WithLaunch({.kernel = rounded ? "adam, bf16 copy" : "adam",
+                     .shape = absl::StrCat(elements),
+                     .large = large,
+                     .has_goal = large,
+                     .recordable = false},  // its scalars are copied
+                    {}, AdamStep, make);
 }
 
-KernelCase CrossEntropyCase(int64_t rows, int64_t vocabulary, Storage storage, bool large) {
-  const auto prepare = [=](const Stream& stream, KernelTensors& t) -> Launch {
-    HADAL_ASSIGN_OR_RETURN(const auto batch, KernelBatch::Create(stream, rows, kSentence, vocabulary));
-    t.Count(static_cast<double>(rows * sizeof(int32_t)));  // the targets
-    const CrossEntropyArgs args = {.logits = t.Matrix(kUpdated, rows, vocabulary, storage),
-                                   .targets = batch->tokens(),
-                                   .label_smoothing = 0.1f,
-                                   .gradient_scale = batch->gradient_scale(),
-                                   .device_targets = batch->device_batch().targets,
-                                   .device_gradient_scale = batch->device_batch().gradient_scale,
-                                   .loss = t.Floats(kWritten, rows),
-                                   .nll = t.Floats(kWritten, rows)};
-    return OrStatus(t, [stream, args, batch] { CrossEntropy(stream, args); });
+KernelCase CrossEntropyCase(const Shape& shape, Storage storage) {
+  const auto make = [=](const Stream&, KernelTensors& t, const KernelBatch& batch) {
+    t.Count(static_cast<double>(shape.rows * sizeof(int32_t)));  // the targets
+    return CrossEntropyArgs{.logits = t.Matrix(kUpdated, shape.rows, shape.width, storage),
+                            .targets = batch.tokens(),
+                            .label_smoothing = 0.1f,
+                            .gradient_scale = batch.gradient_scale(),
+                            .device_targets = batch.device_batch().targets,
+                            .device_gradient_scale = batch.device_batch().gradient_scale,
+                            .loss = t.Floats(kWritten, shape.rows),
+                            .nll = t.Floats(kWritten, shape.rows)};
   };
-  return {.kernel = "cross_entropy",
-          .shape = Text(rows, vocabulary),
-          .storage = storage,
-          .large = large,
-          .has_goal = large,
-          .prepare = prepare};
+  return WithLaunch(RowCase("cross_entropy", shape, storage, /*has_goal=*/true), {shape.rows, kSentence, shape.width},
+                    CrossEntropy, make);
 }
 
 KernelCase EmbeddingForwardCase(const Shape& shape, int64_t vocabulary, Storage storage) {
-  const auto prepare = [=](const Stream& stream, KernelTensors& t) -> Launch {
+  const auto make = [=](const Stream&, KernelTensors& t, const KernelBatch& batch) {
     const auto [rows, width, large] = shape;
-    HADAL_ASSIGN_OR_RETURN(const auto batch, KernelBatch::Create(stream, rows, kSentence, vocabulary));
     t.Count(static_cast<double>(8 * rows + BytesOf(storage) * std::min(rows, vocabulary) * width));
-    const EmbeddingForwardArgs args = {
-        .tokens = batch->tokens(),
-        .offsets = batch->offsets(),
+    return EmbeddingForwardArgs{
+        .tokens = batch.tokens(),
+        .offsets = batch.offsets(),
         .table = t.Matrix(kScratch, vocabulary, width, storage),
         .positions = t.Matrix(kRead, std::min(rows, kSentence), width, Storage::kFloat32).floats(),
         .multiplier = 2,
-        .dropout = batch->DropoutAt(RandomSite::kResidual, true),
-        .device_tokens = batch->device_batch().target,
+        .dropout = batch.DropoutAt(RandomSite::kResidual, true),
+        .device_tokens = batch.device_batch().target,
         .x = t.Matrix(kWritten, rows, width, storage)};
-    return OrStatus(t, [stream, args, batch] { EmbeddingForward(stream, args); });
   };
-  return {.kernel = "embedding forward, dropout",
-          .shape = Text(shape.rows, shape.width),
-          .storage = storage,
-          .large = shape.large,
-          .prepare = prepare};
+  return WithLaunch(RowCase("embedding forward, dropout", shape, storage), {shape.rows, kSentence, vocabulary},
+                    EmbeddingForward, make);
 }
 
 KernelCase EmbeddingBackwardCase(const Shape& shape, int64_t vocabulary, Storage storage) {
-  const auto prepare = [=](const Stream& stream, KernelTensors& t) -> Launch {
+  const auto make = [=](const Stream&, KernelTensors& t, const KernelBatch& batch) {
     const auto [rows, width, large] = shape;
-    HADAL_ASSIGN_OR_RETURN(const auto batch, KernelBatch::Create(stream, rows, kSentence, vocabulary));
     t.Count(static_cast<double>(4 * rows + 8 * std::min(rows, vocabulary) * width));
-    const EmbeddingBackwardArgs args = {.tokens = batch->tokens(),
-                                        .dx = t.Matrix(kRead, rows, width, storage),
-                                        .multiplier = 2,
-                                        .dropout = batch->DropoutAt(RandomSite::kResidual, true),
-                                        .device_tokens = batch->device_batch().target,
-                                        .d_table = t.Matrix(kScratch, vocabulary, width, Storage::kFloat32).floats()};
-    return OrStatus(t, [stream, args, batch] { EmbeddingBackward(stream, args); });
+    return EmbeddingBackwardArgs{.tokens = batch.tokens(),
+                                 .dx = t.Matrix(kRead, rows, width, storage),
+                                 .multiplier = 2,
+                                 .dropout = batch.DropoutAt(RandomSite::kResidual, true),
+                                 .device_tokens = batch.device_batch().target,
+                                 .d_table = t.Matrix(kScratch, vocabulary, width, Storage::kFloat32).floats()};
   };
-  return {.kernel = "embedding backward, dropout",
-          .shape = Text(shape.rows, shape.width),
-          .storage = storage,
-          .large = shape.large,
-          .prepare = prepare};
+  return WithLaunch(RowCase("embedding backward, dropout", shape, storage), {shape.rows, kSentence, vocabulary},
+                    EmbeddingBackward, make);
 }
 
 KernelCase ReluBackwardCase(const Shape& shape, Storage storage) {
-  const auto prepare = [=](const Stream& stream, KernelTensors& t) -> Launch {
-    const ReluBackwardArgs args = {.relu_output = t.Matrix(kRead, shape.rows, shape.width, storage),
-                                   .dx = t.Matrix(kUpdated, shape.rows, shape.width, storage)};
-    return OrStatus(t, [stream, args] { ReluBackward(stream, args); });
-  };
-  return {.kernel = "relu_backward",
-          .shape = Text(shape.rows, shape.width),
-          .storage = storage,
-          .large = shape.large,
-          .prepare = prepare};
+  return WithLaunch(RowCase("relu_backward", shape, storage), {}, ReluBackward,
+                    [=](const Stream&, KernelTensors& t, const KernelBatch&) {
+                      return ReluBackwardArgs{.relu_output = t.Matrix(kRead, shape.rows, shape.width, storage),
+                                              .dx = t.Matrix(kUpdated, shape.rows, shape.width, storage)};
+                    });
 }
 
 // `storage`: the output's type; the input has the other type.
 KernelCase ConvertCase(const Shape& shape, Storage storage) {
-  const auto prepare = [=](const Stream& stream, KernelTensors& t) -> Launch {
-    const Storage from = storage == Storage::kFloat32 ? Storage::kBFloat16 : Storage::kFloat32;
-    const ConvertArgs args = {.from = t.Matrix(kRead, shape.rows, shape.width, from),
-                              .to = t.Matrix(kWritten, shape.rows, shape.width, storage)};
-    return OrStatus(t, [stream, args] { Convert(stream, args); });
-  };
-  return {.kernel = storage == Storage::kFloat32 ? "convert from bf16" : "convert from fp32",
-          .shape = Text(shape.rows, shape.width),
-          .storage = storage,
-          .large = shape.large,
-          .prepare = prepare};
+  const bool widens = storage == Storage::kFloat32;
+  const Storage from = widens ? Storage::kBFloat16 : Storage::kFloat32;
+  return WithLaunch(RowCase(widens ? "convert from bf16" : "convert from fp32", shape, storage), {}, Convert,
+                    [=](const Stream&, KernelTensors& t, const KernelBatch&) {
+                      return ConvertArgs{.from = t.Matrix(kRead, shape.rows, shape.width, from),
+                                         .to = t.Matrix(kWritten, shape.rows, shape.width, storage)};
+                    });
 }
 
 KernelCase AddCase(int64_t elements, bool large) {
-  const auto prepare = [=](const Stream& stream, KernelTensors& t) -> Launch {
-    const AddArgs args = {.sum = t.Floats(kUpdated, elements), .values = t.Floats(kRead, elements)};
-    return OrStatus(t, [stream, args] { Add(stream, args); });
-  };
-  return {.kernel = "add", .shape = absl::StrCat(elements), .large = large, .prepare = prepare};
+  return WithLaunch({.kernel = "add", .shape = absl::StrCat(elements), .large = large}, {}, Add,
+                    [=](const Stream&, KernelTensors& t, const KernelBatch&) {
+                      return AddArgs{.sum = t.Floats(kUpdated, elements), .values = t.Floats(kRead, elements)};
+                    });
 }
 
 KernelCase SumOfSquaresCase(int64_t elements, int64_t slice, bool large) {
-  const auto prepare = [=](const Stream& stream, KernelTensors& t) -> Launch {
+  const auto prepare = [=](const Stream& stream, KernelTensors& t) -> absl::StatusOr<KernelLaunch> {
     const Vector x = t.Floats(kRead, elements);
+    HADAL_RETURN_IF_ERROR(t.status());
     auto slices = std::make_shared<std::vector<SquaresSlice>>();
     for (int64_t first = 0; first < elements; first += slice) {
       slices->push_back({.x = {x.data + first, std::min(slice, elements - first)}, .first = first});
     }
     auto sums = std::make_shared<std::vector<double>>(slices->size());
-    return OrStatus(t, [stream, slices, sums] { SumsOfSquares(stream, {.slices = *slices, .sums = *sums}); });
+    return [stream, slices, sums] { SumsOfSquares(stream, {.slices = *slices, .sums = *sums}); };
   };
   return {.kernel = "sum_of_squares",
           .shape = absl::StrCat(elements),
@@ -260,8 +229,8 @@ void AddRowCases(const KernelShapes& shapes, Storage storage, bool device, std::
     if (device) cases.push_back(ConvertCase(shape, storage));
   }
   const int64_t vocabulary = shapes.vocabulary;
-  cases.push_back(CrossEntropyCase(LargeRows(shapes, vocabulary * BytesOf(storage)), vocabulary, storage, true));
-  for (const int64_t rows : shapes.rows) cases.push_back(CrossEntropyCase(rows, vocabulary, storage, false));
+  cases.push_back(CrossEntropyCase({LargeRows(shapes, vocabulary * BytesOf(storage)), vocabulary, true}, storage));
+  for (const int64_t rows : shapes.rows) cases.push_back(CrossEntropyCase({rows, vocabulary, false}, storage));
 }
 
 }  // namespace

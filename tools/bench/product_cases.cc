@@ -1,4 +1,4 @@
-#include "tools/bench/kernel_case.h"
+#include "tools/bench/bench_kernels.h"
 
 #include <algorithm>
 #include <string>
@@ -16,7 +16,6 @@ namespace hadal {
 namespace {
 
 using enum Traffic;
-using Launch = absl::StatusOr<KernelLaunch>;
 
 struct AttentionCase {
   int64_t rows, width, head_width, length;
@@ -61,11 +60,18 @@ int64_t ScratchOf(const AttentionCase& of, const Stream& stream) {
       {.query_rows = of.rows, .max_length = of.length, .heads = of.width / of.head_width, .head_width = of.head_width});
 }
 
+// `name`: "attention forward"; `products`: per pair of a query and a key.
+KernelCase CaseOf(const AttentionCase& of, const char* name, int products) {
+  return {.kernel = absl::StrCat(name, of.causal ? ", causal" : ""),
+          .shape = of.text(),
+          .storage = of.storage,
+          .flops = of.flops(products)};
+}
+
 KernelCase AttentionForwardCase(const AttentionCase& of) {
-  const auto prepare = [of](const Stream& stream, KernelTensors& t) -> Launch {
-    HADAL_ASSIGN_OR_RETURN(const auto batch, KernelBatch::Create(stream, of.rows, of.length, of.rows));
-    const AttentionInputs in = InputsOf(of, *batch, t);
-    const AttentionForwardArgs args = {
+  const auto make = [of](const Stream& stream, KernelTensors& t, const KernelBatch& batch) {
+    const AttentionInputs in = InputsOf(of, batch, t);
+    return AttentionForwardArgs{
         .shape = in.shape,
         .q = in.q,
         .k = in.k,
@@ -74,23 +80,17 @@ KernelCase AttentionForwardCase(const AttentionCase& of) {
         .output = t.Matrix(kWritten, of.rows, of.width, of.storage),
         .log_sum_exp = t.Matrix(kWritten, of.rows, of.width / of.head_width, Storage::kFloat32).floats(),
         .scratch = t.Floats(kScratch, ScratchOf(of, stream))};
-    return OrStatus(t, [stream, args, batch] { AttentionForward(stream, args); });
   };
-  return {.kernel = of.causal ? "attention forward, causal" : "attention forward",
-          .shape = of.text(),
-          .storage = of.storage,
-          .flops = of.flops(2),
-          .prepare = prepare};
+  return WithLaunch(CaseOf(of, "attention forward", 2), {of.rows, of.length, of.rows}, AttentionForward, make);
 }
 
 KernelCase AttentionBackwardCase(const AttentionCase& of) {
-  const auto prepare = [of](const Stream& stream, KernelTensors& t) -> Launch {
-    HADAL_ASSIGN_OR_RETURN(const auto batch, KernelBatch::Create(stream, of.rows, of.length, of.rows));
-    const AttentionInputs in = InputsOf(of, *batch, t);
+  const auto make = [of](const Stream& stream, KernelTensors& t, const KernelBatch& batch) {
+    const AttentionInputs in = InputsOf(of, batch, t);
     const AnyMatrix d_qkv = t.Matrix(kWritten, of.rows, 3 * of.width, of.storage);
-    HADAL_RETURN_IF_ERROR(t.status());
+    if (!t.status().ok()) return AttentionBackwardArgs();
     const int64_t heads = of.width / of.head_width;
-    const AttentionBackwardArgs args = {
+    return AttentionBackwardArgs{
         .shape = in.shape,
         .q = in.q,
         .k = in.k,
@@ -102,13 +102,8 @@ KernelCase AttentionBackwardCase(const AttentionCase& of) {
         .d_k = d_qkv.Columns(of.width, of.width),
         .d_v = d_qkv.Columns(2 * of.width, of.width),
         .scratch = t.Floats(kScratch, ScratchOf(of, stream))};
-    return OrStatus(t, [stream, args, batch] { AttentionBackward(stream, args); });
   };
-  return {.kernel = of.causal ? "attention backward, causal" : "attention backward",
-          .shape = of.text(),
-          .storage = of.storage,
-          .flops = of.flops(5),
-          .prepare = prepare};
+  return WithLaunch(CaseOf(of, "attention backward", 5), {of.rows, of.length, of.rows}, AttentionBackward, make);
 }
 
 struct LinearShape {
@@ -119,27 +114,27 @@ struct LinearShape {
   std::string text() const { return absl::StrCat(rows, " x ", in, " to ", out); }
 };
 
+KernelCase CaseOf(const LinearShape& of, const char* name) {
+  return {.kernel = name, .shape = of.text(), .storage = of.storage, .flops = of.flops()};
+}
+
 // `epilogue`: with bias, ReLU and dropout.
 KernelCase LinearForwardCase(const LinearShape& of, bool epilogue) {
-  const auto prepare = [=](const Stream& stream, KernelTensors& t) -> Launch {
-    HADAL_ASSIGN_OR_RETURN(const auto batch, KernelBatch::Create(stream, 1, 1, 2));
+  const auto make = [=](const Stream&, KernelTensors& t, const KernelBatch& batch) {
     LinearForwardArgs args = {.x = t.Matrix(kRead, of.rows, of.in, of.storage),
                               .weight = t.Matrix(kRead, of.out, of.in, of.storage),
                               .relu = epilogue,
-                              .dropout = batch->DropoutAt(RandomSite::kActivation, epilogue),
+                              .dropout = batch.DropoutAt(RandomSite::kActivation, epilogue),
                               .y = t.Matrix(kWritten, of.rows, of.out, of.storage)};
     if (epilogue) {
       const ConstAnyMatrix bias = t.Matrix(kRead, 1, of.out, of.storage);
       if (of.storage == Storage::kFloat32) args.bias = VectorOf<const float>(bias.floats().data, of.out);
       if (of.storage == Storage::kBFloat16) args.bias = VectorOf<const BFloat16>(bias.of<BFloat16>().data, of.out);
     }
-    return OrStatus(t, [stream, args, batch] { LinearForward(stream, args); });
+    return args;
   };
-  return {.kernel = epilogue ? "linear forward, bias, ReLU, dropout" : "linear forward",
-          .shape = of.text(),
-          .storage = of.storage,
-          .flops = of.flops(),
-          .prepare = prepare};
+  return WithLaunch(CaseOf(of, epilogue ? "linear forward, bias, ReLU, dropout" : "linear forward"), {}, LinearForward,
+                    make);
 }
 
 // A feed-forward layer's ReLU as in bf16 training without activation dropout: with a mask if the products support it
@@ -152,101 +147,109 @@ std::byte* MaskMemory(const LinearShape& of, Traffic traffic, KernelTensors& t) 
 }
 
 KernelCase MaskedForwardCase(const LinearShape& of) {
-  const auto prepare = [of](const Stream& stream, KernelTensors& t) -> Launch {
+  const auto make = [of](const Stream& stream, KernelTensors& t, const KernelBatch&) {
     LinearForwardArgs args = {.x = t.Matrix(kRead, of.rows, of.in, of.storage),
                               .weight = t.Matrix(kRead, of.out, of.in, of.storage),
                               .relu = true,
                               .y = t.Matrix(kWritten, of.rows, of.out, of.storage)};
     const ConstAnyMatrix bias = t.Matrix(kRead, 1, of.out, of.storage);
     const ConstAnyMatrix contraction = t.Matrix(kScratch, of.in, of.out, of.storage);
-    if (!t.status().ok()) return t.status();
+    if (!t.status().ok()) return args;
     args.bias = VectorOf<const BFloat16>(bias.of<BFloat16>().data, of.out);
     if (HasReluMask(stream, MaskOf(of, args.weight, contraction))) args.relu_mask = MaskMemory(of, kWritten, t);
-    return OrStatus(t, [stream, args] { LinearForward(stream, args); });
+    return args;
   };
-  return {.kernel = "linear forward, bias, ReLU, mask",
-          .shape = of.text(),
-          .storage = of.storage,
-          .flops = of.flops(),
-          .prepare = prepare};
+  return WithLaunch(CaseOf(of, "linear forward, bias, ReLU, mask"), {}, LinearForward, make);
 }
 
 KernelCase MaskedBackwardCase(const LinearShape& of) {
-  const auto prepare = [of](const Stream& stream, KernelTensors& t) -> Launch {
+  const auto make = [of](const Stream& stream, KernelTensors& t, const KernelBatch&) {
     LinearBackwardInputArgs args = {.dy = t.Matrix(kRead, of.rows, of.in, of.storage),
                                     .weight = t.Matrix(kRead, of.in, of.out, of.storage),
                                     .dx = t.Matrix(kWritten, of.rows, of.out, of.storage)};
     const ConstAnyMatrix weight = t.Matrix(kScratch, of.out, of.in, of.storage);
-    if (!t.status().ok()) return t.status();
+    if (!t.status().ok()) return args;
     if (HasReluMask(stream, MaskOf(of, weight, args.weight))) {
       args.relu_mask = MaskMemory(of, kRead, t);
     } else {
       args.relu_output = t.Matrix(kRead, of.rows, of.out, of.storage);
     }
-    return OrStatus(t, [stream, args] { LinearBackwardInput(stream, args); });
+    return args;
   };
-  return {.kernel = "linear backward input, mask",
-          .shape = LinearShape{of.rows, of.out, of.in, of.storage}.text(),
-          .storage = of.storage,
-          .flops = of.flops(),
-          .prepare = prepare};
+  const LinearShape reversed = {of.rows, of.out, of.in, of.storage};
+  return WithLaunch(CaseOf(reversed, "linear backward input, mask"), {}, LinearBackwardInput, make);
 }
 
 KernelCase LinearBackwardInputCase(const LinearShape& of) {
-  const auto prepare = [of](const Stream& stream, KernelTensors& t) -> Launch {
-    const LinearBackwardInputArgs args = {.dy = t.Matrix(kRead, of.rows, of.out, of.storage),
-                                          .weight = t.Matrix(kRead, of.out, of.in, of.storage),
-                                          .relu_output = t.Matrix(kRead, of.rows, of.in, of.storage),
-                                          .mask_scale = 1.1f,
-                                          .dx = t.Matrix(kWritten, of.rows, of.in, of.storage)};
-    return OrStatus(t, [stream, args] { LinearBackwardInput(stream, args); });
+  const auto make = [of](const Stream&, KernelTensors& t, const KernelBatch&) {
+    return LinearBackwardInputArgs{.dy = t.Matrix(kRead, of.rows, of.out, of.storage),
+                                   .weight = t.Matrix(kRead, of.out, of.in, of.storage),
+                                   .relu_output = t.Matrix(kRead, of.rows, of.in, of.storage),
+                                   .mask_scale = 1.1f,
+                                   .dx = t.Matrix(kWritten, of.rows, of.in, of.storage)};
   };
-  return {.kernel = "linear backward input, ReLU",
-          .shape = of.text(),
-          .storage = of.storage,
-          .flops = of.flops(),
-          .prepare = prepare};
+  return WithLaunch(CaseOf(of, "linear backward input, ReLU"), {}, LinearBackwardInput, make);
 }
 
 KernelCase LinearBackwardWeightCase(const LinearShape& of, bool bias) {
-  const auto prepare = [=](const Stream& stream, KernelTensors& t) -> Launch {
+  const auto make = [=](const Stream&, KernelTensors& t, const KernelBatch&) {
     LinearBackwardWeightArgs args = {.dy = t.Matrix(kRead, of.rows, of.out, of.storage),
                                      .x = t.Matrix(kRead, of.rows, of.in, of.storage),
                                      .d_weight = t.Matrix(kUpdated, of.out, of.in, Storage::kFloat32).floats()};
     if (bias) args.d_bias = t.Floats(kUpdated, of.out);
-    return OrStatus(t, [stream, args] { LinearBackwardWeight(stream, args); });
+    return args;
   };
-  return {.kernel = bias ? "linear backward weight, bias" : "linear backward weight",
-          .shape = of.text(),
-          .storage = of.storage,
-          .flops = of.flops(),
-          .prepare = prepare};
+  return WithLaunch(CaseOf(of, bias ? "linear backward weight, bias" : "linear backward weight"), {},
+                    LinearBackwardWeight, make);
 }
 
 // Muon's, of five iterations.
 KernelCase OrthogonalizeCase(int64_t rows, int64_t columns, Storage storage, bool by_halves) {
   const NewtonSchulz iteration;
-  const auto prepare = [=](const Stream& stream, KernelTensors& t) -> Launch {
-    const OrthogonalizeArgs args = {.u = t.Matrix(kUpdated, rows, columns, Storage::kFloat32).floats(),
-                                    .squares = static_cast<double>(rows * columns) / 3,
-                                    .iteration = iteration,
-                                    .storage = storage,
-                                    .workspace = t.Floats(kScratch, OrthogonalizeFloats(rows, columns, storage))};
-    return OrStatus(t, [stream, args] { Orthogonalize(stream, args); });
+  const auto make = [=](const Stream&, KernelTensors& t, const KernelBatch&) {
+    return OrthogonalizeArgs{.u = t.Matrix(kUpdated, rows, columns, Storage::kFloat32).floats(),
+                             .squares = static_cast<double>(rows * columns) / 3,
+                             .iteration = iteration,
+                             .storage = storage,
+                             .workspace = t.Floats(kScratch, OrthogonalizeFloats(rows, columns, storage))};
   };
-  return {.kernel = "orthogonalize",
+  return WithLaunch({.kernel = "orthogonalize",
+                     .shape = absl::StrCat(rows, " x ", columns),
+                     .storage = storage,
+                     .flops = OrthogonalizeOperations(rows, columns, iteration.steps, by_halves)},
+                    {}, Orthogonalize, make);
+}
+
+// The products of as many iterations alone, none by halves: on a CPU the limit of orthogonalize.
+KernelCase OrthogonalizeProductsCase(int64_t rows, int64_t columns) {
+  const NewtonSchulz iteration;
+  const int64_t n = std::min(rows, columns), m = std::max(rows, columns);
+  const auto prepare = [=](const Stream& stream, KernelTensors& t) -> absl::StatusOr<KernelLaunch> {
+    const AnyMatrix x = t.Matrix(kRead, n, m, Storage::kFloat32), y = t.Matrix(kWritten, n, m, Storage::kFloat32),
+                    gram = t.Matrix(kWritten, n, n, Storage::kFloat32),
+                    square = t.Matrix(kWritten, n, n, Storage::kFloat32);
+    HADAL_RETURN_IF_ERROR(t.status());
+    return [=] {
+      for (int32_t step = 0; step < iteration.steps; ++step) {
+        LinearForward(stream, {.x = x, .weight = x, .y = gram});
+        LinearForward(stream, {.x = gram, .weight = gram, .y = square});
+        LinearBackwardInput(stream, {.dy = square, .weight = x, .dx = y});
+      }
+    };
+  };
+  return {.kernel = "orthogonalize: products alone",
           .shape = absl::StrCat(rows, " x ", columns),
-          .storage = storage,
-          .flops = OrthogonalizeOperations(rows, columns, iteration.steps, by_halves),
+          .flops = OrthogonalizeOperations(rows, columns, iteration.steps, /*by_halves=*/false),
           .prepare = prepare};
 }
 
 // The limit of the CPU's products.
 KernelCase PeakCase(const Stream& stream) {
   constexpr int64_t kRounds = 1'000'000;
-  const auto prepare = [](const Stream& stream, KernelTensors& t) -> Launch {
+  const auto prepare = [](const Stream& stream, KernelTensors& t) -> absl::StatusOr<KernelLaunch> {
     t.Floats(kRead, 1);
-    return OrStatus(t, [stream] { stream.Run([](int) { cpu::MultiplyInRegisters(kRounds); }); });
+    HADAL_RETURN_IF_ERROR(t.status());
+    return [stream] { stream.Run([](int) { cpu::MultiplyInRegisters(kRounds); }); };
   };
   return {.kernel = "linear: multiply-adds in registers",
           .shape = "the cores' limit",
@@ -265,6 +268,7 @@ std::vector<KernelCase> ProductCases(const KernelShapes& shapes, const Stream& s
     for (const int64_t width : shapes.widths) {
       for (const auto& [rows, columns] : {std::pair(width, width), {4 * width, width}, {width, 4 * width}}) {
         cases.push_back(OrthogonalizeCase(rows, columns, storage, /*by_halves=*/stream.device() == nullptr));
+        if (stream.device() == nullptr) cases.push_back(OrthogonalizeProductsCase(rows, columns));
       }
     }
     for (const int64_t rows : shapes.rows) {

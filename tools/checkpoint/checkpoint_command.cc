@@ -67,7 +67,8 @@ void AddListCommands(Command command, int& exit_code) {
   auto parameters = std::make_shared<bool>(false);
   Command list = command.AddCommand("ls", "List a run's checkpoints, or the contents of one");
   list.AddOption("RUN_OR_DIR", *path, "Run or checkpoint directory").Required();
-  list.AddFlag("--parameters", *parameters, "For one checkpoint: also list names and shapes");
+  list.AddFlag("--parameters", *parameters,
+               "Also list names and shapes of the parameters; of a run: of its newest checkpoint");
   list.Runs([=, &exit_code] {
     exit_code = Report("ls", [&](std::ostream& out) { return PrintCheckpoints(*path, *parameters, out); });
   });

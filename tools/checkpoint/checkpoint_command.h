@@ -111,8 +111,8 @@ struct CheckpointImportOptions {
 absl::Status ImportCheckpoint(const CheckpointImportOptions& options, std::ostream& out);
 
 // `hadal checkpoint ls`. For a run, prints one line per checkpoint, with the reason if it is damaged. For one
-// checkpoint, prints its progress, files and, with `parameters`, names and shapes. Reads only manifests. The run may be
-// in progress: a checkpoint that it removes meanwhile is no error.
+// checkpoint, prints its progress and files. With `parameters` also their names and shapes, of a run its newest
+// checkpoint's. Reads only manifests. The run may be in progress: a checkpoint that it removes meanwhile is no error.
 absl::Status PrintCheckpoints(const std::string& run_or_directory, bool parameters, std::ostream& out);
 
 // `hadal checkpoint verify`. Verifies one checkpoint, or all of a run, which may be in progress as above; prints one

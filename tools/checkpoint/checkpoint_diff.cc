@@ -20,7 +20,7 @@ namespace {
 
 // The difference of one kind of state of one parameter.
 struct Difference {
-  std::string what;  // "weight" | "adam_m" | "adam_v", and the parameter's name
+  std::string what;  // "weight" | "adam_m" | "adam_v" | "muon_m", and the parameter's name
   int64_t elements = 0;
   int64_t different = 0;
   int64_t not_finite = 0;  // elements not finite in A or B, left out of the measures
@@ -67,6 +67,8 @@ absl::StatusOr<Difference> CompareParameter(CheckpointReader& a, CheckpointReade
   Difference difference;
   const std::string key = StateKey(kind, description.name, 0);
   difference.what = key.substr(0, key.rfind('/'));
+  const bool of_muon = kind == StateKind::kFirstMoment && !a.Holds(StateKind::kSecondMoment, parameter, 0);
+  if (of_muon) difference.what.replace(0, difference.what.find('/'), "muon_m");
   std::vector<float> first, second;
   for (int64_t slice = 0; slice < description.slices(); ++slice) {
     HADAL_RETURN_IF_ERROR(ReadSlice(a, kind, parameter, slice, first));

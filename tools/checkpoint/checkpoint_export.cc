@@ -18,7 +18,6 @@
 #include "runtime/safetensors.h"
 #include "runtime/status_macros.h"
 #include "tools/checkpoint/weights_checkpoint.h"
-#include "tools/output/output_rules.h"
 #include "tools/output/staged_output.h"
 #include "tools/output/work_progress.h"
 #include "tools/python_child.h"

@@ -20,7 +20,6 @@
 #include "runtime/run_directory.h"
 #include "runtime/safetensors.h"
 #include "runtime/status_macros.h"
-#include "runtime/strict_json.h"
 #include "tools/checkpoint/weights_checkpoint.h"
 #include "tools/output/staged_output.h"
 #include "tools/python_child.h"

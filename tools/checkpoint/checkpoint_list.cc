@@ -59,6 +59,12 @@ std::string Shape(const CheckpointParameter& parameter) {
                              : absl::StrFormat("[%d, %d]", parameter.rows, parameter.columns);
 }
 
+void PrintParameters(const CheckpointManifest& manifest, std::ostream& out) {
+  for (const CheckpointParameter& parameter : manifest.parameters) {
+    out << "  " << parameter.name << " " << Shape(parameter) << "\n";
+  }
+}
+
 void PrintOne(const CheckpointReader& reader, bool parameters, std::ostream& out) {
   const CheckpointManifest& manifest = reader.manifest();
   const TrainingProgress& progress = manifest.progress;
@@ -84,13 +90,10 @@ void PrintOne(const CheckpointReader& reader, bool parameters, std::ostream& out
   for (const AttachedFile& file : manifest.attachments) {
     out << absl::StrFormat("  %s  %d bytes, crc32c %08x\n", file.name, file.bytes, file.crc32c);
   }
-  if (!parameters) return;
-  for (const CheckpointParameter& parameter : manifest.parameters) {
-    out << "  " << parameter.name << " " << Shape(parameter) << "\n";
-  }
+  if (parameters) PrintParameters(manifest, out);
 }
 
-absl::Status PrintRun(const std::string& run_directory, std::ostream& out) {
+absl::Status PrintRun(const std::string& run_directory, bool parameters, std::ostream& out) {
   HADAL_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries, ListCheckpoints(run_directory));
   const absl::StatusOr<int64_t> latest = ReadCheckpointPointer(run_directory, CheckpointPointer::kLatest);
   const absl::StatusOr<int64_t> best = ReadCheckpointPointer(run_directory, CheckpointPointer::kBest);
@@ -117,7 +120,9 @@ absl::Status PrintRun(const std::string& run_directory, std::ostream& out) {
                            Nll(manifest.progress.validation_nll), TotalBytes(manifest),
                            manifest.files.size() + manifest.attachments.size() + 1, Time(manifest.time), marks);
   }
-  return absl::OkStatus();
+  if (!parameters) return absl::OkStatus();
+  if (newest.ok()) PrintParameters(newest->manifest(), out);
+  return newest.status();
 }
 
 absl::Status VerifyBytes(CheckpointReader& reader) {
@@ -145,7 +150,7 @@ absl::Status VerifyOne(const std::string& directory, std::ostream& out) {
 
 absl::Status PrintCheckpoints(const std::string& run_or_directory, bool parameters, std::ostream& out) {
   HADAL_ASSIGN_OR_RETURN(const std::string run, RunOf(run_or_directory));
-  if (!run.empty()) return PrintRun(run, out);
+  if (!run.empty()) return PrintRun(run, parameters, out);
   HADAL_ASSIGN_OR_RETURN(const CheckpointReader reader, CheckpointReader::Open(run_or_directory));
   PrintOne(reader, parameters, out);
   return absl::OkStatus();

@@ -29,7 +29,7 @@
 #include "tools/compare/comparison_result.h"
 #include "tools/compare/comparison_runner.h"
 #include "tools/corpus/parallel_text.h"
-#include "tools/output/output_rules.h"
+#include "tools/output/staged_output.h"
 #include "tools/python_child.h"
 #include "tools/tool_exit_code.h"
 

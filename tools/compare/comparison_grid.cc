@@ -152,7 +152,9 @@ absl::StatusOr<GridCell> MakeCell(const config::Comparison& settings, const std:
   add_settings(overrides);
   absl::StatusOr<config::RunConfig> config = LoadConfig(cell.files, cell.overrides);
   absl::Status status = config.status();
-  if (status.ok()) status = WithOrigins(MakeRunOptions(*config).status(), cell.files, cell.overrides);
+  if (status.ok()) status = MakeRunOptions(*config).status();
+  if (status.ok()) status = CheckFieldsWithEffect(*config);
+  if (config.ok()) status = WithOrigins(status, cell.files, cell.overrides);
   if (!status.ok()) return absl::Status(status.code(), absl::StrCat(cell.name, ": ", status.message()));
   cell.config = *std::move(config);
   cell.cost = CellCost(cell.config);

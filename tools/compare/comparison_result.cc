@@ -163,21 +163,8 @@ absl::StatusOr<CellPlan> PlanCell(const std::string& run_directory, const CellRu
 }
 
 std::string ToString(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kTrains:
-      return "trains";
-    case Verdict::kBetween:
-      return "between";
-    case Verdict::kFails:
-      return "fails";
-    case Verdict::kTooShort:
-      return "too short";
-    case Verdict::kDiverged:
-      return "diverged";
-    case Verdict::kUnknown:
-      break;
-  }
-  return "not known";
+  constexpr const char* kVerdicts[] = {"trains", "between", "fails", "too short", "diverged", "not known"};
+  return kVerdicts[static_cast<size_t>(verdict)];
 }
 
 CellResult JudgeCell(const CellRun& run, const RunRecord& record) {

@@ -27,7 +27,8 @@ namespace {
 absl::StatusOr<std::string> Show(const ConfigArguments& arguments) {
   HADAL_ASSIGN_OR_RETURN(const config::RunConfig config, LoadConfig(arguments.files, arguments.overrides));
   const absl::StatusOr<RunOptions> options = MakeRunOptions(config);
-  if (!options.ok()) return WithOrigins(options.status(), arguments.files, arguments.overrides);
+  const absl::Status allowed = options.ok() ? CheckFieldsWithEffect(config) : options.status();
+  if (!allowed.ok()) return WithOrigins(allowed, arguments.files, arguments.overrides);
   for (const std::string& warning : options->warnings) std::cerr << "warning: " << Printable(warning) << "\n";
   return ResolvedConfigText(config);
 }

@@ -4,6 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
@@ -118,17 +119,20 @@ class Walk {
 
 bool IsPathCharacter(char c) { return absl::ascii_isalnum(c) || c == '_' || c == '.'; }
 
-// The fields that `text` names, without groups, each once.
+// The fields that `text` names, without groups, each once. ValidateModelOptions names them as in "model: block.window".
 std::vector<std::string> FieldsIn(absl::string_view text) {
   std::vector<std::string> paths;
+  const bool of_model = absl::StartsWith(text, "model: ");
   while (!text.empty()) {
     const auto end = std::find_if_not(text.begin(), text.end(), IsPathCharacter);
     absl::string_view word = text.substr(0, end - text.begin());
     text.remove_prefix(std::max<size_t>(word.size(), 1));
     while (absl::ConsumeSuffix(&word, ".")) continue;  // end of a sentence
-    const auto fields = FindField(word);
+    std::string path(word);
+    auto fields = FindField(path);
+    if (!fields.ok() && of_model) fields = FindField(path = absl::StrCat("model.", word));
     if (!fields.ok() || IsMessage(*fields->back())) continue;
-    if (std::find(paths.begin(), paths.end(), word) == paths.end()) paths.emplace_back(word);
+    if (std::find(paths.begin(), paths.end(), path) == paths.end()) paths.push_back(std::move(path));
   }
   return paths;
 }

@@ -7,47 +7,48 @@
 #include "runtime/check.h"
 #include "runtime/status_macros.h"
 #include "tools/config/config_schema.h"
+#include "tools/config/config_value.h"
 
 namespace hadal {
 namespace {
 
-const FieldDescriptor* FieldNamed(const char* name) {
-  const FieldDescriptor* const field = config::StackResidual::descriptor()->FindFieldByName(name);
-  HADAL_CHECK(field != nullptr);  // the schema has every field of StackMethod
+const FieldDescriptor* FieldNamed(const char* name, const ConfigMessage& message) {
+  const FieldDescriptor* const field = message.GetDescriptor()->FindFieldByName(name);
+  HADAL_CHECK(field != nullptr);  // the schema has every field of StackMethod and Block
   return field;
 }
 
-double Get(const config::StackResidual& from, const FieldDescriptor* field, double) {
+double Get(const ConfigMessage& from, const FieldDescriptor* field, double) {
   return from.GetReflection()->GetDouble(from, field);
 }
-int32_t Get(const config::StackResidual& from, const FieldDescriptor* field, int32_t) {
+int32_t Get(const ConfigMessage& from, const FieldDescriptor* field, int32_t) {
   return from.GetReflection()->GetInt32(from, field);
 }
-bool Get(const config::StackResidual& from, const FieldDescriptor* field, bool) {
+bool Get(const ConfigMessage& from, const FieldDescriptor* field, bool) {
   return from.GetReflection()->GetBool(from, field);
 }
 template <typename Enum, size_t kSize>
-Enum Get(const config::StackResidual& from, const FieldDescriptor* field, Enum, const Word<Enum> (&words)[kSize]) {
+Enum Get(const ConfigMessage& from, const FieldDescriptor* field, Enum, const Word<Enum> (&words)[kSize]) {
   return FromWord(words, from.GetReflection()->GetString(from, field));
 }
 
-void Set(double value, const FieldDescriptor* field, config::StackResidual& to) {
+void Set(double value, const FieldDescriptor* field, ConfigMessage& to) {
   to.GetReflection()->SetDouble(&to, field, value);
 }
-void Set(int32_t value, const FieldDescriptor* field, config::StackResidual& to) {
+void Set(int32_t value, const FieldDescriptor* field, ConfigMessage& to) {
   to.GetReflection()->SetInt32(&to, field, value);
 }
-void Set(bool value, const FieldDescriptor* field, config::StackResidual& to) {
+void Set(bool value, const FieldDescriptor* field, ConfigMessage& to) {
   to.GetReflection()->SetBool(&to, field, value);
 }
 template <typename Enum, size_t kSize>
-void Set(Enum value, const FieldDescriptor* field, config::StackResidual& to, const Word<Enum> (&words)[kSize]) {
+void Set(Enum value, const FieldDescriptor* field, ConfigMessage& to, const Word<Enum> (&words)[kSize]) {
   to.GetReflection()->SetString(&to, field, ToWord(words, value));
 }
 
 void OverrideStack(const config::StackResidual& from, StackMethod& to) {
   ForEachStackField([&](const char* name, auto member, FieldAge, const auto&... words) {
-    const FieldDescriptor* const field = FieldNamed(name);
+    const FieldDescriptor* const field = FieldNamed(name, from);
     if (from.GetReflection()->HasField(from, field)) to.*member = Get(from, field, to.*member, words...);
   });
 }
@@ -82,29 +83,9 @@ absl::Status ReadModel(const config::Model& from, ModelOptions& to) {
     return absl::InvalidArgumentError(
         absl::StrCat("model.heads = ", to.heads, " is not allowed; it must divide model.d_model = ", to.d_model));
   }
-  to.block = {.norm = FromWord(kNormKindWords, block.norm()),
-              .norm_epsilon = block.norm_epsilon(),
-              .norm_shift = block.norm_shift(),
-              .activation = FromWord(kActivationWords, block.activation()),
-              .gated = block.gated(),
-              .biases = FromWord(kBiasesWords, block.biases()),
-              .positions = FromWord(kPositionsWords, block.positions()),
-              .rotary_theta = block.rotary_theta(),
-              .rotary_share = block.rotary_share(),
-              .kv_heads = block.kv_heads(),
-              .head_width = block.head_width(),
-              .scale_embedding = block.scale_embedding(),
-              .query_key_norm = block.query_key_norm(),
-              .attention_gate = block.attention_gate(),
-              .window = block.window(),
-              .global_every = block.global_every(),
-              .rotary_local_theta = block.rotary_local_theta(),
-              .rotary_scaling = block.rotary_scaling(),
-              .rotary_scaling_positions = block.rotary_scaling_positions(),
-              .first_norm = block.first_norm(),
-              .embedding_norm = block.embedding_norm(),
-              .initial_deviation = block.initial_deviation(),
-              .initial_depth_factor = block.initial_depth_factor()};
+  ForEachBlockField([&](const char* name, auto member, const auto&... words) {
+    to.block.*member = Get(block, FieldNamed(name, block), to.block.*member, words...);
+  });
   const config::Residual& residual = from.residual();
   HADAL_ASSIGN_OR_RETURN(const ResidualMethod method, ParseResidualMethod(residual.method()));
   ApplyResidualMethod(method, to);
@@ -128,9 +109,17 @@ absl::Status ReadModel(const config::Model& from, ModelOptions& to) {
 config::StackResidual ToStackResidual(const StackMethod& method) {
   config::StackResidual residual;
   ForEachStackField([&](const char* name, auto member, FieldAge, const auto&... words) {
-    Set(method.*member, FieldNamed(name), residual, words...);
+    Set(method.*member, FieldNamed(name, residual), residual, words...);
   });
   return residual;
+}
+
+config::Block ToBlock(const Block& block) {
+  config::Block message;
+  ForEachBlockField([&](const char* name, auto member, const auto&... words) {
+    Set(block.*member, FieldNamed(name, message), message, words...);
+  });
+  return message;
 }
 
 std::string DistributionName(WeightDistribution distribution) { return ToWord(kDistributionWords, distribution); }

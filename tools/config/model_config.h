@@ -18,8 +18,9 @@ namespace hadal {
 // REQUIRES: the schema allows the values. Errors: InvalidArgument with field, value and what is allowed.
 absl::Status ReadModel(const config::Model& from, ModelOptions& to);
 
-// Returns the config fields that would set `method`. Inverse of ReadModel.
+// Return the config fields that would set `method` and `block`. Inverse of ReadModel.
 config::StackResidual ToStackResidual(const StackMethod& method);
+config::Block ToBlock(const Block& block);
 std::string DistributionName(WeightDistribution distribution);
 std::string BranchGrowthName(BranchGrowth growth);
 

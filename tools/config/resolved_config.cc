@@ -50,21 +50,20 @@ DerivedValues Derive(const config::RunConfig& config, const TrainOptions& option
         absl::StrCat(options.model.branch_growth_steepness),
         absl::StrCat("branch_growth \"", BranchGrowthName(options.model.branch_growth), "\"")};
   }
+  const auto derive_updates = [&](const std::string& of, double fraction, double updates) {
+    derived[of + "_updates"] = {
+        absl::StrCat(static_cast<int64_t>(updates)),
+        absl::StrCat(of.substr(of.rfind('.') + 1), "_fraction ", fraction, " of ", options.stop.steps, " steps")};
+  };
   if (residual.has_growth_fraction() && options.model.branch_growth != BranchGrowth::kConstant) {
-    derived["model.residual.growth_updates"] = {
-        absl::StrCat(static_cast<int64_t>(options.model.branch_growth_updates)),
-        absl::StrCat("growth_fraction ", residual.growth_fraction(), " of ", options.stop.steps, " steps")};
+    derive_updates("model.residual.growth", residual.growth_fraction(), options.model.branch_growth_updates);
   }
-  if (config.learning_rate().has_warmup_fraction()) {
-    derived["learning_rate.warmup_updates"] = {
-        absl::StrCat(static_cast<int64_t>(options.rate.warmup_updates)),
-        absl::StrCat("warmup_fraction ", config.learning_rate().warmup_fraction(), " of ", options.stop.steps,
-                     " steps")};
+  const config::LearningRate& rate = config.learning_rate();
+  if (rate.has_warmup_fraction()) {
+    derive_updates("learning_rate.warmup", rate.warmup_fraction(), options.rate.warmup_updates);
   }
-  if (config.learning_rate().has_decay_fraction()) {
-    derived["learning_rate.decay_updates"] = {
-        absl::StrCat(static_cast<int64_t>(options.rate.decay_updates)),
-        absl::StrCat("decay_fraction ", config.learning_rate().decay_fraction(), " of ", options.stop.steps, " steps")};
+  if (rate.has_decay_fraction()) {
+    derive_updates("learning_rate.decay", rate.decay_fraction(), options.rate.decay_updates);
   }
   return derived;
 }

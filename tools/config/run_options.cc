@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/choice_words.h"
-#include "runtime/data/bleu_tokenizer.h"
+#include "runtime/data/bleu.h"
 #include "runtime/status_macros.h"
 #include "tools/config/config_schema.h"
 #include "tools/config/config_value.h"
@@ -39,14 +41,16 @@ constexpr Word<MuonScale> kMuonScales[] = {{"match_rms_adamw", MuonScale::kMatch
 constexpr Word<DecayShape> kDecayShapes[] = {
     {"linear", DecayShape::kLinear}, {"one_minus_sqrt", DecayShape::kOneMinusSqrt}, {"cosine", DecayShape::kCosine}};
 
-// A RunConfig made by code has not passed the loader's checks.
-absl::Status CheckAllValues(const ConfigMessage& message, const std::string& parent) {
+// Calls visit(path, message, field) for every field that `message` sets, until one is an error.
+template <typename Visit>
+absl::Status ForEachSetField(const ConfigMessage& message, const std::string& parent, const Visit& visit) {
   std::vector<const FieldDescriptor*> fields;
   message.GetReflection()->ListFields(message, &fields);
   for (const FieldDescriptor* field : fields) {
     const std::string path = FieldPath(parent, field->name());
-    HADAL_RETURN_IF_ERROR(IsMessage(*field) ? CheckAllValues(message.GetReflection()->GetMessage(message, field), path)
-                                            : CheckValue(path, message, *field));
+    HADAL_RETURN_IF_ERROR(IsMessage(*field)
+                              ? ForEachSetField(message.GetReflection()->GetMessage(message, field), path, visit)
+                              : visit(path, message, *field));
   }
   return absl::OkStatus();
 }
@@ -94,6 +98,22 @@ absl::Status ReadPipeline(const config::Pipeline& from, const ModelOptions& mode
   return absl::OkStatus();
 }
 
+// An iteration takes each singular value x, of at most 1, to a·x + b·x³ + c·x⁵. Beyond kMost updates would overflow.
+absl::Status CheckIteration(const NewtonSchulz& iteration) {
+  constexpr double kMost = 100, kValues = 1000;
+  for (int i = 1; i <= kValues; ++i) {
+    double x = i / kValues;
+    for (int step = 0; step < iteration.steps && std::abs(x) <= kMost; ++step) {
+      x *= iteration.a + x * x * (iteration.b + x * x * iteration.c);
+    }
+    if (std::abs(x) <= kMost) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("optimizer.muon.coefficients diverge: they take a singular value of ", i / kValues, " beyond ",
+                     kMost, " within optimizer.muon.steps = ", iteration.steps, ". Leave them out, or choose others."));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ReadMuon(const config::Muon& from, MuonOptions& to) {
   to.momentum = from.momentum();
   to.nesterov = from.nesterov();
@@ -108,7 +128,7 @@ absl::Status ReadMuon(const config::Muon& from, MuonOptions& to) {
   to.iteration.a = from.coefficients(0);
   to.iteration.b = from.coefficients(1);
   to.iteration.c = from.coefficients(2);
-  return absl::OkStatus();
+  return CheckIteration(to.iteration);
 }
 
 void ReadOptimizer(const config::RunConfig& from, TrainOptions& to) {
@@ -146,7 +166,8 @@ void ReadRun(const config::RunConfig& from, TrainOptions& to) {
                      .time_share = augment.time_share()};
   if (from.model().decoder_layers() == 0) {
     const config::Masking& masking = from.data().masking();
-    to.masking = {.share = masking.share(), .only_mask = masking.replacement() == "mask"};
+    to.masking = {
+        .share = masking.share(), .only_mask = masking.replacement() == "mask", .whole_words = masking.whole_words()};
   }
   to.batch.micro_batches = from.batch().micro_batches();
   to.batch.source_tokens = from.batch().source_tokens();
@@ -287,7 +308,7 @@ BeamOptions MakeBeamOptions(const config::Decode& decode) {
 }
 
 absl::StatusOr<RunOptions> MakeRunOptions(const config::RunConfig& config) {
-  HADAL_RETURN_IF_ERROR(CheckAllValues(config, ""));
+  HADAL_RETURN_IF_ERROR(ForEachSetField(config, "", CheckValue));  // made by code it has not passed the loader's checks
   RunOptions options;
   TrainOptions& train = options.train;
   ReadRun(config, train);
@@ -299,6 +320,32 @@ absl::StatusOr<RunOptions> MakeRunOptions(const config::RunConfig& config) {
   HADAL_RETURN_IF_ERROR(CheckRate(train));
   options.warnings = Warnings(config, train);
   return options;
+}
+
+absl::Status CheckFieldsWithEffect(const config::RunConfig& config) {
+  const config::Block& block = config.model().block();
+  const bool turns = block.positions() == "rotary", windows = block.window() > 0;
+  const struct {
+    const char* prefix;  // of the fields' paths
+    bool is_read;
+    const char* why_not;
+  } groups[] = {{"model.block.rotary_", turns, "model.block.positions is not \"rotary\""},
+                {"model.block.rotary_scaling_", block.rotary_scaling() != 1, "model.block.rotary_scaling is 1"},
+                {"model.block.rotary_local_", windows, "model.block.window is 0"},
+                {"model.block.global_every", windows, "model.block.window is 0"},
+                {"model.block.initial_depth_", block.initial_deviation() > 0, "model.block.initial_deviation is 0"},
+                {"optimizer.muon.", config.optimizer().kind() == "muon", "optimizer.kind is not \"muon\""},
+                {"data.masking.", config.model().decoder_layers() == 0, "model.decoder_layers is not 0"}};
+  return ForEachSetField(config, "", [&](const std::string& path, const ConfigMessage& message, const auto& field) {
+    const std::unique_ptr<ConfigMessage> fresh(message.New());
+    const std::string value = ValueText(message, field), standard = ValueText(*fresh, field);
+    for (const auto& [prefix, is_read, why_not] : groups) {
+      if (is_read || value == standard || !absl::StartsWith(path, prefix)) continue;
+      return absl::InvalidArgumentError(absl::StrCat(path, " = ", value, " has no effect: ", why_not,
+                                                     ". Leave it out, or set it to ", standard, ", the default."));
+    }
+    return absl::OkStatus();
+  });
 }
 
 absl::Status CheckTrainable(const TrainOptions& options) {
@@ -352,7 +399,9 @@ absl::Status FollowCorpus(const CorpusManifest& corpus, TrainOptions& options) {
   model.start_token = corpus.form.start_token;
   model.end_token = corpus.form.end_token;
   model.reserved_ids = corpus.form.reserved_ids;
-  if (options.masking && corpus.mask_token < 0) {
+  model.mask_token = corpus.mask_token;
+  model.document_mask = corpus.form.document_mask;
+  if (options.masking && corpus.special_tokens.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "model.decoder_layers = 0 is an encoder alone, which predicts masked tokens, but the vocabulary of "
         "data.train = \"",
@@ -363,6 +412,7 @@ absl::Status FollowCorpus(const CorpusManifest& corpus, TrainOptions& options) {
   if (options.masking) {
     options.masking->mask_token = corpus.mask_token;
     options.masking->vocabulary = corpus.target_vocabulary.size;
+    options.masking->special = corpus.special_tokens;
   }
   if (options.pipeline.decoder) options.pipeline.decoder->prefixes = corpus.target_tags();
   return absl::OkStatus();

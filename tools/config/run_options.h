@@ -28,6 +28,11 @@ BeamOptions MakeBeamOptions(const config::Decode& decode);
 // Converts a config. Errors: InvalidArgument with field, value and what is allowed.
 absl::StatusOr<RunOptions> MakeRunOptions(const config::RunConfig& config);
 
+// Checks that no field is set, to another value than its default, where other fields leave it without effect:
+// optimizer.muon with Adam. Apart from MakeRunOptions, because configs of older runs may have such fields.
+// Errors: InvalidArgument with the field, its value and the other field.
+absl::Status CheckFieldsWithEffect(const config::RunConfig& config);
+
 // Checks what a training run needs and a plan does not: a corpus, a stop limit, and a validation corpus if another
 // setting depends on it.
 // Errors: InvalidArgument with the field to set.

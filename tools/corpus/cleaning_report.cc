@@ -25,7 +25,7 @@ std::string Reasons(const SkippedLines& skipped, const PrepareOptions& options) 
   if (skipped.too_long > 0) {
     reasons.push_back(absl::StrCat(HumanCount(skipped.too_long), " longer than ", options.max_tokens, " tokens"));
   }
-  if (skipped.invalid > 0) reasons.push_back(absl::StrCat(HumanCount(skipped.invalid), " not UTF-8"));
+  if (skipped.invalid > 0) reasons.push_back(absl::StrCat(HumanCount(skipped.invalid), " not UTF-8 or broken JSON"));
   if (skipped.held_out > 0)
     reasons.push_back(absl::StrCat(HumanCount(skipped.held_out), " in validation or test text"));
   if (skipped.duplicates > 0) reasons.push_back(absl::StrCat(HumanCount(skipped.duplicates), " duplicates"));
@@ -45,7 +45,7 @@ std::string Advice(const SkippedLines& skipped, const PrepareOptions& options) {
     return absl::StrCat("raise --max-tokens ", options.max_tokens,
                         ", use a vocabulary that fits the text, or cut it into shorter lines");
   }
-  if (skipped.invalid > skipped.empty) return "convert the file (for example with iconv)";
+  if (skipped.invalid > skipped.empty) return "correct its JSON, or its encoding with iconv";
   return options.monolingual ? "check that it is the right file"
                              : "check that the two files are translations of each other, line by line";
 }
@@ -110,7 +110,7 @@ struct Count {
 std::vector<Count> CountsOf(const PrepareOptions& options) {
   const std::string pairs = options.units();
   return {{"pairs", pairs, [](const TextFindings& text) { return text.lines; }},
-          {"not_utf8", "not UTF-8", [](const TextFindings& text) { return text.skipped.invalid; }},
+          {"invalid", "invalid", [](const TextFindings& text) { return text.skipped.invalid; }},
           {"empty", "empty", [](const TextFindings& text) { return text.skipped.empty; }},
           {"held_out", "valid/test", [](const TextFindings& text) { return text.held_out; }, Has::kTraining},
           {"duplicates", "duplicates", [](const TextFindings& text) { return text.duplicates; }},

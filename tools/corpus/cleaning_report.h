@@ -13,7 +13,7 @@ namespace hadal {
 
 // Skipped pairs of lines, by reason.
 struct SkippedLines {
-  int64_t invalid = 0;   // not UTF-8
+  int64_t invalid = 0;   // not UTF-8, or broken JSON
   int64_t empty = 0;     // a side is blank, or has no tokens
   int64_t too_long = 0;  // a side has more than max_tokens
   // By the filters of training text:

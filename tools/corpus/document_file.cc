@@ -1,4 +1,4 @@
-#include "tools/corpus/document_file.h"
+#include "tools/corpus/parallel_text.h"
 
 #include <array>
 #include <cstdint>
@@ -17,9 +17,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/bytes.h"
+#include "runtime/json_fields.h"
 #include "runtime/mapped_file.h"
 #include "runtime/status_macros.h"
-#include "runtime/strict_json.h"
 #include "runtime/text.h"
 #include "tools/corpus/text_lines.h"
 
@@ -70,7 +70,8 @@ class JsonDocuments : public DocumentFile {
     if (!invalid.empty() || absl::StripAsciiWhitespace(line_).empty()) return true;
     const StrictJsonLimits limits{.max_bytes = int64_t{kMostLineBytes}, .max_depth = 64};
     const absl::StatusOr<nlohmann::json> object = ParseStrictJson(line_, limits, lines_.Place());
-    if (!object.ok()) return absl::InvalidArgumentError(object.status().message());
+    invalid = std::string(object.status().message());
+    if (!object.ok()) return true;
     const auto found = object->is_object() ? object->find(field_) : object->end();
     if (found != object->end() && found->is_string()) {
       text = found->get<std::string>();
@@ -80,9 +81,10 @@ class JsonDocuments : public DocumentFile {
     for (const auto& [name, value] : object->items()) {
       if (value.is_string()) fields.push_back(Printable(name));
     }
-    return absl::InvalidArgumentError(absl::StrCat(lines_.Place(), ": no text in the field \"", field_,
-                                                   "\"; --text-field names another: the line has text in ",
-                                                   fields.empty() ? "none" : absl::StrJoin(fields, ", ")));
+    invalid = absl::StrCat(lines_.Place(), ": no text in the field \"", field_,
+                           "\"; --text-field names another: the line has text in ",
+                           fields.empty() ? "none" : absl::StrJoin(fields, ", "));
+    return true;
   }
   int64_t place() const override { return lines_.number(); }
 

@@ -12,7 +12,6 @@
 #include "runtime/files.h"
 #include "runtime/json_fields.h"
 #include "runtime/status_macros.h"
-#include "runtime/strict_json.h"
 
 namespace hadal {
 namespace {

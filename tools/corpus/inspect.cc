@@ -33,7 +33,8 @@ template <typename SideOf>
 absl::StatusOr<std::vector<int64_t>> CountTokens(const Corpus& corpus, int64_t vocabulary_size, const SideOf& side_of) {
   std::vector<int64_t> counts(vocabulary_size, 0);
   for (int64_t i = 0; i < corpus.size(); ++i) {
-    for (const int32_t token : side_of(corpus.sample(i))) {
+    for (const int32_t marked : side_of(corpus.sample(i))) {
+      const int32_t token = marked & ~kContinuesWord;
       if (token >= 0 && token < vocabulary_size) ++counts[token];  // else the file is changing: see below
     }
   }
@@ -109,7 +110,7 @@ absl::StatusOr<double> UnigramNll(const Corpus& counted, const Corpus& text, std
   int64_t tokens = 0;
   for (const int64_t i : samples) {
     const std::span<const int32_t> target = TargetOf(text.sample(i));
-    for (const int32_t token : target) sum += nll(token);
+    for (const int32_t token : target) sum += nll(token & ~kContinuesWord);
     tokens += std::ssize(target);
     if (const int32_t end = EndOf(text.manifest()); end >= 0) {
       sum += nll(end);

@@ -1,4 +1,4 @@
-#include "tools/corpus/pair_file.h"
+#include "tools/corpus/parallel_text.h"
 
 #include <expat.h>
 
@@ -16,8 +16,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "runtime/json_fields.h"
 #include "runtime/status_macros.h"
-#include "runtime/strict_json.h"
 #include "runtime/text.h"
 #include "tools/corpus/text_lines.h"
 
@@ -190,7 +190,7 @@ class JsonLines : public PairFile {
     if (const size_t valid = ValidUtf8Prefix(line_); valid < line_.size()) {
       invalid = absl::StrCat(place, ": not UTF-8 from byte ", valid + 1, " of the line on");
     } else if (!absl::StripAsciiWhitespace(line_).empty()) {
-      HADAL_RETURN_IF_ERROR(Take(place, from, to));
+      HADAL_RETURN_IF_ERROR(Take(place, from, to, invalid));
     }
     source = std::move(from.text);
     target = std::move(to.text);
@@ -198,10 +198,11 @@ class JsonLines : public PairFile {
   }
 
  private:
-  absl::Status Take(const std::string& place, Side& from, Side& to) {
+  absl::Status Take(const std::string& place, Side& from, Side& to, std::string& invalid) {
     const StrictJsonLimits limits{.max_bytes = int64_t{kMostLineBytes}, .max_depth = 64};
     const absl::StatusOr<nlohmann::json> line = ParseStrictJson(line_, limits, place);
-    if (!line.ok()) return absl::InvalidArgumentError(line.status().message());
+    invalid = std::string(line.status().message());
+    if (!line.ok()) return absl::OkStatus();
     if (!line->is_object()) {
       return absl::InvalidArgumentError(absl::StrCat(place, ": not a JSON object; each line must be one"));
     }

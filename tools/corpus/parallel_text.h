@@ -1,6 +1,6 @@
 // Reads parallel text: two UTF-8 files with one sentence per line, in which line n of one translates line n of the
-// other; or one file with a tab between a sentence and its translation, TMX or JSON Lines (pair_file.h). Plain text is
-// the target side alone: lines, or the documents of a file (document_file.h).
+// other; or one file with a tab between a sentence and its translation, TMX or JSON Lines (PairFile). Plain text is
+// the target side alone: lines, or the documents of a file (DocumentFile).
 //
 // A byte order mark at the start of a file and "\r" at the end of a line are removed. The last line need not end in
 // "\n". Nothing else is changed.
@@ -21,8 +21,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/data/language_tags.h"
-#include "tools/corpus/document_file.h"
-#include "tools/corpus/pair_file.h"
 
 namespace hadal {
 
@@ -34,10 +32,63 @@ struct TextPair {
   bool reversed = false;  // with one_file: the second column is the source
   Direction direction;    // empty languages: not known
   std::string domain;     // of a list of texts; empty: none
-  // Plain text: JSON's field, and whether blank lines separate documents (document_file.h).
+  // Plain text: JSON's field, and whether blank lines separate documents (DocumentFile).
   std::string text_field = "text";
   bool blank_lines = false;
 };
+
+// Reads files in TMX or JSON Lines, which hold both sides of parallel text. A file's first bytes determine its format.
+//
+//   TMX (1.1 to 1.4b)  a translation unit is a pair: the <seg> of one variant (<tuv xml:lang="…">, or lang) in each
+//                      language. Inline codes (bpt, ept, it, ph, ut, with sub) are left out with their content, hi only
+//                      as a tag. The encoding is the file's.
+//   JSON Lines         an object a line: {"translation": {"de": "…", "en": "…"}} as the datasets of Hugging Face have
+//                      it, {"de": "…", "en": "…"}, or keys "source" and "target", "src" and "tgt".
+// Languages are compared without case; if there is no "en", "en" finds the first of "en-US", "en-GB", …. A side that is
+// missing is empty. Each run of white space, line ends included, becomes one space, because a side is one line.
+// Thread safety: one thread. Memory: a unit, at most kMostLineBytes, and 64 KiB.
+class PairFile {
+ public:
+  // Returns null if the file is in neither format. `reversed`: JSON's keys "source" and "src" name the target side, and
+  // "target" and "tgt" the source side. Errors: those of OpenText.
+  static absl::StatusOr<std::unique_ptr<PairFile>> Open(const std::string& path, const Direction& direction,
+                                                        bool reversed);
+  virtual ~PairFile() = default;
+
+  // Reads the next pair; returns false at the end. If it is not UTF-8 or broken JSON, sets `invalid` to a description
+  // (else "") and the sides to "". Blocking.
+  // Errors: InvalidArgument, with the place in the file, if its format is violated, and at the end of a file in which
+  // no pair had both languages.
+  virtual absl::StatusOr<bool> Next(std::string& source, std::string& target, std::string& invalid) = 0;
+};
+
+// Reads the documents of a file for language models. A file's first bytes tell its format, for Megatron-LM's its name:
+//
+//   JSON Lines   an object a line, of which one field is the document
+//   Megatron-LM  PREFIX.bin and PREFIX.idx (version 1): token ids; each entry of the index's list of documents ends one
+//   plain text   blank lines separate documents, whose lines keep their ends; or, without `blank_lines`, each line is
+//                one, which ParallelReader reads
+// Text may be compressed (OpenText). Thread safety: one thread. Memory: a document, at most kMostLineBytes.
+class DocumentFile {
+ public:
+  // Returns null for plain text without `blank_lines`. `field`: JSON's. Errors: those of OpenText; InvalidArgument for
+  // fairseq's binarised text, which begins with the same bytes, and DataLoss for an index that contradicts itself or
+  // its .bin.
+  static absl::StatusOr<std::unique_ptr<DocumentFile>> Open(const std::string& path, const std::string& field,
+                                                            bool blank_lines);
+  virtual ~DocumentFile() = default;
+
+  // Reads the next document, or its ids as decimal numbers with spaces; returns false at the end. If it is not UTF-8,
+  // broken JSON or lacks the field, sets `invalid` to a description (else ""). Blocking.
+  // Errors: InvalidArgument with the place in the file.
+  virtual absl::StatusOr<bool> Next(std::string& text, std::string& invalid) = 0;
+  // The line, or document of Megatron-LM's, at which the last document begins, from 1.
+  virtual int64_t place() const = 0;
+  virtual bool has_ids() const { return false; }
+};
+
+// Whether `path` is PREFIX.bin or PREFIX.idx of token ids.
+bool IsTokenFile(const std::string& path);
 
 // The name of a corpus of this text, for users: "en-de", "en-de domain"; without languages "FILE / FILE".
 std::string CorpusName(const TextPair& pair);
@@ -48,7 +99,7 @@ struct ParallelLine {
   std::string source;
   std::string target;
   bool has_ids = false;  // `target` is token ids, as decimal numbers
-  std::string invalid;   // empty, or "FILE:LINE: not UTF-8 from byte B of the line on" (or "of column 2 on")
+  std::string invalid;   // empty, or "FILE:LINE: " and what is wrong with its encoding or its JSON
   bool empty = false;    // a side is blank
 };
 

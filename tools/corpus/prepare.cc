@@ -73,10 +73,9 @@ absl::Status CheckOptions(const PrepareOptions& options) {
   if (options.mask_token && (!options.monolingual || options.features)) {
     return absl::InvalidArgumentError("--mask-token is for encoders alone, which read plain text; give --monolingual");
   }
-  if (options.mask_token && !options.tokenizer.empty()) {
+  if (options.tokenizer.empty() && !options.mask_token.value_or("").empty()) {
     return absl::InvalidArgumentError(
-        "--mask-token is for hadal's own vocabularies; an encoder alone does not read a tokenizer.json. Omit one of "
-        "--mask-token and --tokenizer");
+        absl::StrCat("--mask-token ", *options.mask_token, " names a token of a --tokenizer; give that, or no name"));
   }
   if (options.monolingual && (options.separate || options.source_vocabulary != options.target_vocabulary)) {
     return absl::InvalidArgumentError(
@@ -130,11 +129,12 @@ absl::StatusOr<std::optional<CorpusVocabularies>> CheckSurroundings(const std::v
   for (const Split& split : splits) {
     HADAL_RETURN_IF_ERROR(CheckReadable(split));
     for (const TextPair& pair : split.pairs) {
-      if (!pair.source.empty() || !IsTokenFile(pair.target) || !options.tokenizer.empty()) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat(pair.target,
-                       " is named as Megatron-LM's token files are; give the tokenizer.json of its ids as "
-                       "--tokenizer"));
+      if (!pair.source.empty() || !IsTokenFile(pair.target)) continue;
+      if (!options.tokenizer.empty() && !options.mask_token) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          pair.target, " is named as Megatron-LM's token files are; ",
+          options.mask_token ? "encoders alone (--mask-token) read text, for ids do not say where words begin"
+                             : "give the tokenizer.json of its ids as --tokenizer"));
     }
   }
   if (options.features) HADAL_RETURN_IF_ERROR(CheckAllFeatures(splits));
@@ -143,7 +143,7 @@ absl::StatusOr<std::optional<CorpusVocabularies>> CheckSurroundings(const std::v
     HADAL_RETURN_IF_ERROR(CheckLanguages(splits));
     if (given) HADAL_RETURN_IF_ERROR(AddTagsOf(splits, options.reserved_tags, *given));
   }
-  if (given && options.mask_token) HADAL_RETURN_IF_ERROR(AddMaskTokenTo(*given));
+  if (given && options.mask_token && options.tokenizer.empty()) HADAL_RETURN_IF_ERROR(AddMaskTokenTo(*given));
   HADAL_RETURN_IF_ERROR(PrepareOutput::CheckFree(options.output, options.overwrite, given ? &*given : nullptr));
   std::vector<std::string> inputs = {options.list};
   for (const Split& split : splits) {
@@ -404,8 +404,12 @@ void AddTextOptions(Command command, PrepareArguments& arguments) {
       command.AddFlag("--monolingual", arguments.options.monolingual,
                       "Text for language models, FILE after FILE: JSON Lines, Megatron-LM's PREFIX.bin, or plain text, "
                       "one sentence or document per line, with --block blank lines between documents"));
-  command.AddFlag("--mask-token", arguments.options.mask_token,
-                  "With --monolingual: the vocabulary gets <mask> as its last id, for encoders alone");
+  command
+      .AddSetter<std::string>(
+          "--mask-token", [&arguments](const std::string& token) { arguments.options.mask_token = token; },
+          "With --monolingual, for encoders alone: the vocabulary gets <mask>, or TOKEN is the mask of the --tokenizer")
+      .ValueName("[TOKEN]")
+      .MayLackValue();
   files.push_back(command.AddFlag("--features", arguments.options.features,
                                   "Speech: each PREFIX is of features that speech_features.py wrote"));
   files.push_back(command
@@ -448,9 +452,8 @@ std::vector<CommandOption> AddExistingVocabularies(Command command, PrepareOptio
   for (CommandOption option : {both, source, target, tokenizer}) option.ValueName("FILE");
   for (CommandOption option : {both, source, target}) tokenizer.Excludes(option);
   command
-      .AddOption(
-          "--end-token", options.end_token,
-          "Token of the --tokenizer that ends a document (default: eos_token of tokenizer_config.json beside it)")
+      .AddOption("--end-token", options.end_token,
+                 "Token of the --tokenizer that ends a document (default: that of tokenizer_config.json beside it)")
       .ValueName("TOKEN");
   return {both, source, target, tokenizer};
 }
@@ -505,7 +508,7 @@ void AddFilterOptions(Command command, PrepareOptions& options) {
       .ShowDefault();
   add("--on-empty", options.on_empty, "A side without text (default: skip)");
   add("--on-long", options.on_long, "A side over --max-tokens (default: skip)");
-  add("--on-invalid", options.on_invalid, "A line that is not UTF-8 (default: error)");
+  add("--on-invalid", options.on_invalid, "A line that is not UTF-8 or broken JSON (default: error)");
   command.AddFlag("--drop-duplicates", options.drop_duplicates,
                   "Leave out training pairs that the direction's training text has had before");
   command.AddFlag("--drop-test-overlap", options.drop_test_overlap,
@@ -527,12 +530,12 @@ absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out) {
   HADAL_RETURN_IF_ERROR(CheckOptions(options));
   const std::vector<Split> splits = SplitsOf(options);
   HADAL_ASSIGN_OR_RETURN(std::optional<CorpusVocabularies> given, CheckSurroundings(splits, options));
-  TextForm form{.block = options.block, .document_mask = options.document_mask};
+  SpecialTokens special{.form = {.block = options.block, .document_mask = options.document_mask}};
   absl::StatusOr<TextCodec> codec;
   if (given) {
     codec = TextCodec::Open(given->target);
     HADAL_RETURN_IF_ERROR(codec.status());
-    HADAL_RETURN_IF_ERROR(SetSpecialTokens(options, given->target, *codec, form));
+    HADAL_RETURN_IF_ERROR(SetSpecialTokens(options, given->target, *codec, special));
   }
   HADAL_ASSIGN_OR_RETURN(const std::vector<SplitSurvey> surveys, SurveyAll(splits, options, out));
   HADAL_ASSIGN_OR_RETURN(PrepareOutput output,
@@ -557,6 +560,9 @@ absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out) {
   HADAL_ASSIGN_OR_RETURN(const PreparedVocabularies vocabularies, SaveVocabularies(*std::move(given), staged.output));
   DescribeVocabularies(vocabularies, options, out);
   if (trained) codec = TextCodec::Open(vocabularies.target.vocabulary);
+  if (trained && options.mask_token) {
+    HADAL_RETURN_IF_ERROR(SetSpecialTokens(options, vocabularies.target.vocabulary, *codec, special));
+  }
   if (!trained && options.tags != LanguageTags::kNone) {
     HADAL_RETURN_IF_ERROR(DescribeAddedTags(vocabularies, options, out));
   }
@@ -565,7 +571,7 @@ absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out) {
   std::vector<SplitFindings> findings;
   for (size_t i = 0; i < splits.size(); ++i) {
     HADAL_ASSIGN_OR_RETURN(WrittenSplit written, WriteSplit(splits[i], staged, surveys[i], vocabularies.source,
-                                                            vocabularies.target, *codec, form));
+                                                            vocabularies.target, *codec, special));
     DescribeSplit(splits[i], written, options, out);
     if (trained && manifests.empty()) {
       WarnOfRareIds(vocabularies, written.manifest.statistics, options.features, out);

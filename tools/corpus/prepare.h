@@ -7,13 +7,14 @@
 // Writes into DIR: vocabulary.model (or source.model and target.model; .txt for a dictionary), and for each given
 // split NAME.json and NAME.00000.shard … (runtime/data/README.md). `hadal train` takes the prefix, DIR/train.
 // --monolingual is for language models, with --mask-token also for encoders alone: samples without a source, which are
-// sentences or documents, one per line or JSON object (document_file.h). --block N makes blocks of them instead: each
-// file's documents are a stream, in which the end token follows each (and the one that a tokenizer's post-processor
-// adds precedes it); a block has N + 1 tokens, of which the first is the last of the block before. The last block may
-// be shorter. --features is for speech: each PREFIX has the features of utterances (feature_reader.h) and, in
-// PREFIX.txt, their transcripts. --list (or --opus, a folder laid out as OPUS-100) names texts in many directions
-// (corpora_list.h). Each text becomes one of the corpora of the prepared corpus; training may draw from them by
-// temperature (data.sampling_temperature). --tags adds language tags (runtime/data/language_tags.h).
+// sentences or documents, one per line or JSON object (parallel_text.h). --block N makes blocks of them instead: each
+// file's documents are a stream, in which the end token follows each and precedes the first (or the one that a
+// tokenizer's post-processor adds precedes each); a block has N + 1 tokens, of which the first is the last of the block
+// before. The last block may be shorter. --features is for speech: each PREFIX has the features of utterances
+// (feature_reader.h) and, in PREFIX.txt, their transcripts. --list (or --opus, a folder laid out as OPUS-100) names
+// texts in many directions (corpora_list.h). Each text becomes one of the corpora of the prepared corpus; training may
+// draw from them by temperature (data.sampling_temperature). --tags adds language tags
+// (runtime/data/language_tags.h).
 //
 // The vocabulary is either trained on the training text (SentencePiece: BPE or unigram, shared or one per side) or
 // given: a SentencePiece model, a fairseq dict.txt for text that is already tokenised, or, for plain text, a
@@ -65,19 +66,24 @@ struct PrepareOptions {
   std::string source_vocabulary;
   std::string target_vocabulary;
   std::string tokenizer;  // path of a tokenizer.json, instead
-  std::string end_token;  // its token that ends a document; "": the eos_token of the tokenizer_config.json beside it
+  // Its token that ends a document; "": eos_token or sep_token of the tokenizer_config.json beside it, or the last one
+  // that its post-processor adds.
+  std::string end_token;
   VocabularyTraining training;
   bool separate = false;                 // train one vocabulary per side
   int64_t vocabulary_pairs = 1'000'000;  // train it on at most this many pairs, spread evenly over the text
   double vocabulary_temperature = 1;     // T: a text's weight among these is its share of all pairs to the power 1/T
   LanguageTags tags = LanguageTags::kNone;
   int32_t reserved_tags = 0;  // for languages that are added later
-  bool mask_token = false;    // plain text: the vocabulary gets a mask token, for encoders alone
+  // Plain text for encoders alone: its mask token. Of a tokenizer.json a token of it, "" the mask_token of the
+  // tokenizer_config.json beside it; hadal's own vocabularies get "<mask>". A given vocabulary that has "<mask>" needs
+  // no option.
+  std::optional<std::string> mask_token;
 
   int64_t max_tokens = 256;           // a side with more tokens, without </s>, is over-long
   BadLine on_empty = BadLine::kSkip;  // a side is blank, or empty after normalisation
   BadLine on_long = BadLine::kSkip;
-  BadLine on_invalid = BadLine::kError;    // not UTF-8
+  BadLine on_invalid = BadLine::kError;    // not UTF-8, or broken JSON
   bool drop_duplicates = false;            // skip a pair that occurred before in its direction's training text
   bool drop_test_overlap = false;          // skip a pair that occurs in its direction's validation or test text
   std::optional<double> max_length_ratio;  // skip a pair of which one side has more than this times the other's tokens

@@ -34,7 +34,7 @@ absl::StatusOr<bool> KeepText(const TextPair& pair, const ParallelLine& line, co
   if (!line.invalid.empty()) {
     if (options.on_invalid == BadLine::kError) {
       return absl::InvalidArgumentError(absl::StrCat(
-          line.invalid, "; convert the file (for example with iconv), or skip such lines with --on-invalid skip"));
+          line.invalid, "; correct it (of another encoding with iconv), or skip such lines with --on-invalid skip"));
     }
     ++skipped.invalid;
     return false;
@@ -170,8 +170,8 @@ class BlockCutter {
   // A document's ids, without the tokens that start and end it.
   absl::Status Add(int32_t text, std::span<const int32_t> ids) {
     if (text != text_) HADAL_RETURN_IF_ERROR(Finish());
+    if (text != text_ || form_.start_token != form_.end_token) stream_.push_back(form_.start_token);
     text_ = text;
-    if (form_.start_token != form_.end_token) stream_.push_back(form_.start_token);
     stream_.insert(stream_.end(), ids.begin(), ids.end());
     stream_.push_back(form_.end_token);
     size_t begin = 0;
@@ -201,7 +201,7 @@ class BlockCutter {
   const TextForm form_;
   CorpusWriter& writer_;
   std::vector<int32_t> stream_;  // what no block has yet, behind the last token of the block before
-  int32_t text_ = 0;
+  int32_t text_ = -1;
   int64_t short_blocks_ = 0;
 };
 
@@ -292,13 +292,15 @@ absl::StatusOr<SampledText> SampleText(const Split& split, const PrepareOptions&
 
 absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions& options, const SplitSurvey& survey,
                                         const SavedVocabulary& source, const SavedVocabulary& target, TextCodec& codec,
-                                        const TextForm& form) {
+                                        const SpecialTokens& special) {
+  const TextForm& form = special.form;
   HADAL_ASSIGN_OR_RETURN(const FeatureManifest features, FeaturesOf(split, options));
   CorpusWriterOptions writer_options = {
       .prefix = JoinPath(options.output, split.name),
       .source_vocabulary = options.monolingual ? VocabularyReference() : source.reference(),
       .target_vocabulary = target.reference(),
-      .mask_token = options.mask_token ? target.vocabulary.Id(kMaskToken) : -1,
+      .mask_token = special.mask,
+      .special_tokens = special.all,
       .form = form,
       .inputs = {.tags = ToWord(kLanguageTags, options.tags),
                  .frame_width = features.frame_width,
@@ -310,7 +312,8 @@ absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions
   HADAL_ASSIGN_OR_RETURN(CorpusWriter writer, CorpusWriter::Create(std::move(writer_options)));
   WrittenSplit written = {.texts = survey.texts};
   SplitSurvey again;
-  LineEncoder lines(options.monolingual ? nullptr : &source.vocabulary, target.vocabulary, codec, options.threads);
+  LineEncoder lines(options.monolingual ? nullptr : &source.vocabulary, target.vocabulary, codec, options.threads,
+                    split.pairs, special.mask >= 0);
   SplitFrames frames(split);
   BlockCutter blocks(form, writer);
   const auto write = [&]() -> absl::Status {
@@ -351,8 +354,14 @@ absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions
   return written;
 }
 
-LineEncoder::LineEncoder(const Vocabulary* source, const Vocabulary& target, TextCodec& codec, int threads)
-    : source_(source), target_(target), codec_(codec), threads_(threads > 0 ? threads : ProcessCpus()) {}
+LineEncoder::LineEncoder(const Vocabulary* source, const Vocabulary& target, TextCodec& codec, int threads,
+                         std::span<const TextPair> texts, bool alone)
+    : source_(source),
+      target_(target),
+      codec_(codec),
+      threads_(threads > 0 ? threads : ProcessCpus()),
+      pairs_(texts),
+      alone_(alone) {}
 
 void LineEncoder::Add(int32_t corpus_id, const ParallelLine& line) {
   if (size_ == texts_.size()) {
@@ -371,17 +380,23 @@ void LineEncoder::Add(int32_t corpus_id, const ParallelLine& line) {
 absl::Status LineEncoder::EncodeElsewhere() {
   std::vector<std::string> texts;
   for (size_t i = 0; i < size_; ++i) {
-    if (!texts_[i].has_ids) {
-      texts.push_back(texts_[i].target);
+    if (!texts_[i].has_ids) texts.push_back(texts_[i].target);
+  }
+  absl::StatusOr<std::vector<std::vector<int32_t>>> lists = codec_.EncodeAll(texts, alone_);
+  if (!lists.ok() && !absl::IsInvalidArgument(lists.status())) return lists.status();
+  for (size_t i = 0, next = 0; i < size_; ++i) {
+    Sample& sample = lines_[i].sample;
+    if (lists.ok() && !texts_[i].has_ids) {
+      sample.target = std::move((*lists)[next++]);
       continue;
     }
-    HADAL_ASSIGN_OR_RETURN(lines_[i].sample.target, ParseIds(texts_[i].target, target_.size()));
+    // Of texts that cannot be encoded together, finds the one that cannot.
+    HADAL_ASSIGN_OR_RETURN(
+        sample.target,
+        codec_.Encode({.number = lines_[i].number, .target = texts_[i].target, .has_ids = texts_[i].has_ids},
+                      pairs_[static_cast<size_t>(sample.corpus_id)].target, alone_));
   }
-  HADAL_ASSIGN_OR_RETURN(std::vector<std::vector<int32_t>> lists, codec_.EncodeAll(texts));
-  for (size_t i = 0, next = 0; i < size_; ++i) {
-    if (!texts_[i].has_ids) lines_[i].sample.target = std::move(lists[next++]);
-  }
-  return absl::OkStatus();
+  return lists.status();
 }
 
 absl::StatusOr<std::span<EncodedLine>> LineEncoder::Encode() {
@@ -396,6 +411,10 @@ absl::StatusOr<std::span<EncodedLine>> LineEncoder::Encode() {
           Sample& sample = lines_[i].sample;
           if (source_ != nullptr) sample.source = source_->Encode(texts_[i].source);
           sample.target = target_.Encode(texts_[i].target);
+          if (!alone_ || target_.kind() != VocabularyKind::kSentencePiece) continue;
+          for (size_t t = 1; t < sample.target.size(); ++t) {
+            if (!target_.Token(sample.target[t]).starts_with("\xE2\x96\x81")) sample.target[t] |= kContinuesWord;
+          }
         }
       }
     });

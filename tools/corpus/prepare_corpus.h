@@ -81,18 +81,25 @@ struct SavedVocabulary {
   VocabularyReference reference() const { return {file, vocabulary.size(), vocabulary.crc32c()}; }
 };
 
+// The special tokens of a corpus's texts.
+struct SpecialTokens {
+  TextForm form;
+  int32_t mask = -1;              // −1: none
+  std::vector<int32_t> all = {};  // with a mask: the ids that are never masked, ascending
+};
+
 // Encodes the split into DIR/NAME.json and its shards. A sample's corpus_id is an index into split.pairs. `source` is
-// not used for plain text. `codec`: of the target's text; `form`: of the samples.
+// not used for plain text. `codec`: of the target's text.
 // Errors: those of SurveySplit; over-long sides if options.on_long is kError; those of encoding and writing.
 absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions& options, const SplitSurvey& survey,
                                         const SavedVocabulary& source, const SavedVocabulary& target, TextCodec& codec,
-                                        const TextForm& form);
+                                        const SpecialTokens& special);
 
-// Sets the tokens that start and end a text, if the vocabulary is a tokenizer.json. Errors: InvalidArgument if it has
-// no token that ends documents, or if its post-processor adds more than one token before and that one behind a text;
-// those of `codec`.
+// Sets the mask and, of a tokenizer.json, the tokens that start and end a text. Errors: InvalidArgument if it has no
+// token that ends documents or is the mask, or its post-processor adds more than one token before and that one behind a
+// text; those of `codec`.
 absl::Status SetSpecialTokens(const PrepareOptions& options, const Vocabulary& vocabulary, TextCodec& codec,
-                              TextForm& form);
+                              SpecialTokens& special);
 
 // A pair of lines as tokens.
 struct EncodedLine {
@@ -111,8 +118,10 @@ class LineEncoder {
   static constexpr size_t kMostLines = 8192;
   static constexpr size_t kMostBytes = size_t{4} << 20;
 
-  // `source`: null for plain text. All must outlive the encoder. `threads`: 0 for one per CPU.
-  LineEncoder(const Vocabulary* source, const Vocabulary& target, TextCodec& codec, int threads);
+  // `source`: null for plain text. All must outlive the encoder. `threads`: 0 for one per CPU. `texts`: Split::pairs,
+  // for errors. `alone`: as TextCodec's; pieces of SentencePiece that continue a word get kContinuesWord, too.
+  LineEncoder(const Vocabulary* source, const Vocabulary& target, TextCodec& codec, int threads,
+              std::span<const TextPair> texts = {}, bool alone = false);
 
   // Copies a pair of lines. `corpus_id`: the index in Split::pairs of the text that has them.
   void Add(int32_t corpus_id, const ParallelLine& line);
@@ -134,6 +143,8 @@ class LineEncoder {
   const Vocabulary& target_;
   TextCodec& codec_;
   const int threads_;
+  const std::span<const TextPair> pairs_;
+  const bool alone_;
   // [size_] in use; further entries keep their memory for reuse.
   std::vector<Text> texts_;
   std::vector<EncodedLine> lines_;

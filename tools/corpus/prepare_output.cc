@@ -13,7 +13,7 @@
 #include "nlohmann/json.hpp"
 #include "runtime/data/corpus_manifest.h"
 #include "runtime/status_macros.h"
-#include "tools/output/output_rules.h"
+#include "tools/output/staged_output.h"
 
 namespace hadal {
 namespace {

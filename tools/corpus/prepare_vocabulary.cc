@@ -179,33 +179,48 @@ absl::StatusOr<std::optional<CorpusVocabularies>> GivenVocabularies(const Prepar
 
 namespace {
 
-// The token that ends a document: `options.end_token`, or the eos_token of the tokenizer_config.json beside the file.
-absl::StatusOr<std::string> EndToken(const PrepareOptions& options) {
-  if (!options.end_token.empty()) return options.end_token;
-  const std::string path = JoinPath(DirectoryName(options.tokenizer), "tokenizer_config.json");
+// The first of the tokens `names` that the tokenizer_config.json beside the tokenizer.json has; "": none.
+std::string Declared(const PrepareOptions& options, const std::vector<std::string>& names) {
   constexpr int64_t kMostBytes = int64_t{64} << 20;
-  const std::string text = ReadFile(path, kMostBytes).value_or("");
-  const auto config = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  auto token = config.is_object() ? config.value("eos_token", nlohmann::json()) : nlohmann::json();
-  if (token.is_object()) token = token.value("content", nlohmann::json());  // an AddedToken
-  if (token.is_string()) return token.get<std::string>();
-  return absl::InvalidArgumentError(absl::StrCat(options.tokenizer, " does not say which token ends a document, and ",
-                                                 path, PathExists(path) ? " has no eos_token" : " does not exist",
-                                                 "; name it: --end-token '</s>'"));
+  const std::string path = JoinPath(DirectoryName(options.tokenizer), "tokenizer_config.json");
+  const auto config =
+      nlohmann::json::parse(ReadFile(path, kMostBytes).value_or(""), nullptr, /*allow_exceptions=*/false);
+  for (const std::string& name : names) {
+    auto token = config.is_object() ? config.value(name, nlohmann::json()) : nlohmann::json();
+    if (token.is_object()) token = token.value("content", nlohmann::json());  // an AddedToken
+    if (token.is_string()) return token.get<std::string>();
+  }
+  return "";
+}
+
+// The id of a token of the tokenizer.json; "": none is known. `use`: what it is; `option`: what names it.
+absl::StatusOr<int32_t> FindToken(const PrepareOptions& options, const Vocabulary& vocabulary, const std::string& token,
+                                  const char* use, const char* option) {
+  const int32_t id = vocabulary.Id(token);
+  if (!token.empty() && id < vocabulary.size() && vocabulary.Token(id) == token) return id;
+  return absl::InvalidArgumentError(absl::StrCat(
+      options.tokenizer,
+      token.empty() ? " and the tokenizer_config.json beside it do not say which token " : " has no ",
+      token.empty() ? "" : absl::StrCat("\"", Printable(token), "\", which "), use, "; name a token of it: ", option));
 }
 
 }  // namespace
 
 absl::Status SetSpecialTokens(const PrepareOptions& options, const Vocabulary& vocabulary, TextCodec& codec,
-                              TextForm& form) {
-  if (vocabulary.kind() != VocabularyKind::kTokenizer) return absl::OkStatus();
-  HADAL_ASSIGN_OR_RETURN(const std::string end, EndToken(options));
-  form.end_token = vocabulary.Id(end);
-  if (end.empty() || form.end_token >= vocabulary.size() || vocabulary.Token(form.end_token) != end) {
-    return absl::InvalidArgumentError(absl::StrCat(options.tokenizer, " has no token \"", Printable(end),
-                                                   "\" that would end a document; name one that it has: --end-token"));
+                              SpecialTokens& special) {
+  if (vocabulary.kind() != VocabularyKind::kTokenizer) {
+    const int32_t mask = vocabulary.Id(kMaskToken);
+    if (!options.monolingual || options.features || mask == kUnknownToken) return absl::OkStatus();
+    special.mask = mask;
+    special.all = {kBosToken, kPadToken, kEosToken, kUnknownToken, mask};
+    return absl::OkStatus();
   }
-  HADAL_ASSIGN_OR_RETURN(std::vector<int32_t> added, codec.SpecialIds());
+  TextForm& form = special.form;
+  HADAL_ASSIGN_OR_RETURN(auto ids, codec.SpecialIds());
+  std::vector<int32_t>& added = ids.first;
+  std::string end = options.end_token.empty() ? Declared(options, {"eos_token", "sep_token"}) : options.end_token;
+  if (end.empty() && added.size() > 1) end = vocabulary.Token(added.back());
+  HADAL_ASSIGN_OR_RETURN(form.end_token, FindToken(options, vocabulary, end, "ends a document", "--end-token"));
   if (!added.empty() && added.back() == form.end_token) added.pop_back();
   if (added.size() > 1) {
     return absl::InvalidArgumentError(absl::StrCat(options.tokenizer, ": its post-processor adds ", added.size(),
@@ -215,6 +230,13 @@ absl::Status SetSpecialTokens(const PrepareOptions& options, const Vocabulary& v
   }
   form.start_token = added.empty() ? form.end_token : added[0];
   form.reserved_ids = false;
+  if (!options.mask_token) return absl::OkStatus();
+  const std::string mask = options.mask_token->empty() ? Declared(options, {"mask_token"}) : *options.mask_token;
+  HADAL_ASSIGN_OR_RETURN(special.mask, FindToken(options, vocabulary, mask, "is the mask", "--mask-token"));
+  std::set<int32_t> all(ids.second.begin(), ids.second.end());
+  all.insert({special.mask, form.start_token, form.end_token});
+  special.all.assign(all.begin(), all.end());
+  form.start_token = form.end_token;  // what the post-processor puts before a text is then one of its tokens
   return absl::OkStatus();
 }
 

@@ -16,7 +16,9 @@ namespace hadal {
 namespace {
 
 // The first byte of a message to `hadal_torch tokenize`.
-constexpr char kLoad = 'l', kEncode = 'e', kSpecial = 's', kDecode = 'd';
+constexpr char kLoad = 'l', kEncode = 'e', kEncodeAlone = 'a', kSpecial = 's', kDecode = 'd';
+// An answer that begins so is the message of an error.
+constexpr std::string_view kFailed("\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF");
 
 }  // namespace
 
@@ -49,13 +51,16 @@ absl::StatusOr<TextCodec> TextCodec::Open(const Vocabulary& vocabulary, CodecInp
   return TextCodec(vocabulary, kind, std::move(python));
 }
 
-absl::StatusOr<std::vector<std::vector<int32_t>>> TextCodec::EncodeAll(const std::vector<std::string>& texts) {
+absl::StatusOr<std::vector<std::vector<int32_t>>> TextCodec::EncodeAll(const std::vector<std::string>& texts,
+                                                                       bool alone) {
   if (python_) {
-    std::string message(1, kEncode);
+    std::string message(1, alone ? kEncodeAlone : kEncode);
     AppendValue(uint64_t{texts.size()}, message);
     for (const std::string& text : texts) AppendList(text, message);
     HADAL_ASSIGN_OR_RETURN(const std::string answer, python_->Ask(message));
-    return TokenListsFromBytes(answer);
+    if (!answer.starts_with(kFailed)) return TokenListsFromBytes(answer);
+    return absl::InvalidArgumentError(
+        absl::StrCat("the tokenizer cannot encode the text: ", answer.substr(kFailed.size())));
   }
   std::vector<std::vector<int32_t>> lists;
   for (const std::string& text : texts) {
@@ -68,10 +73,18 @@ absl::StatusOr<std::vector<std::vector<int32_t>>> TextCodec::EncodeAll(const std
   return lists;
 }
 
-absl::StatusOr<std::vector<int32_t>> TextCodec::Encode(const std::string& text, bool has_ids) {
-  if (has_ids) return ParseIds(text, vocabulary_.size());
-  HADAL_ASSIGN_OR_RETURN(std::vector<std::vector<int32_t>> lists, EncodeAll({text}));
+absl::StatusOr<std::vector<int32_t>> TextCodec::Encode(const std::string& text, bool alone) {
+  HADAL_ASSIGN_OR_RETURN(std::vector<std::vector<int32_t>> lists, EncodeAll({text}, alone));
   return std::move(lists.front());
+}
+
+absl::StatusOr<std::vector<int32_t>> TextCodec::Encode(const ParallelLine& line, const std::string& path, bool alone) {
+  if (!line.invalid.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(line.invalid, "; correct it, of another encoding with iconv"));
+  }
+  auto ids = line.has_ids ? ParseIds(line.target, vocabulary_.size()) : Encode(line.target, alone);
+  if (ids.ok()) return ids;
+  return absl::Status(ids.status().code(), absl::StrCat(path, ":", line.number, ": ", ids.status().message()));
 }
 
 absl::StatusOr<std::string> TextCodec::Decode(const std::vector<int32_t>& ids, PieceJoining joining) {
@@ -82,10 +95,10 @@ absl::StatusOr<std::string> TextCodec::Decode(const std::vector<int32_t>& ids, P
   return python_->Ask(message);
 }
 
-absl::StatusOr<std::vector<int32_t>> TextCodec::SpecialIds() {
+absl::StatusOr<std::pair<std::vector<int32_t>, std::vector<int32_t>>> TextCodec::SpecialIds() {
   HADAL_ASSIGN_OR_RETURN(const std::string answer, python_->Ask(std::string(1, kSpecial)));
   HADAL_ASSIGN_OR_RETURN(const TokenLists lists, TokenListsFromBytes(answer));
-  return lists.front();
+  return std::pair(lists[0], lists[1]);
 }
 
 }  // namespace hadal

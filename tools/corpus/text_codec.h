@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "runtime/data/packed_batch.h"
 #include "runtime/data/vocabulary.h"
+#include "tools/corpus/parallel_text.h"
 #include "tools/python_child.h"
 
 namespace hadal {
@@ -29,13 +30,18 @@ class TextCodec {
   // package is missing or refuses the file: it has printed why.
   static absl::StatusOr<TextCodec> Open(const Vocabulary& vocabulary, CodecInput kind = CodecInput::kText);
 
-  // Errors: InvalidArgument for a text that is no list of ids of the vocabulary; Internal if Python has ended.
-  absl::StatusOr<std::vector<std::vector<int32_t>>> EncodeAll(const std::vector<std::string>& texts);
-  // Of one text. `has_ids`: it is ids, whatever the codec's kind.
-  absl::StatusOr<std::vector<int32_t>> Encode(const std::string& text, bool has_ids = false);
+  // `alone`: for an encoder alone; a text has the special tokens of a tokenizer.json around it, and kContinuesWord in
+  // tokens that continue a word. Errors: InvalidArgument for a text that is no list of ids of the vocabulary, or that
+  // the tokenizer cannot encode; Internal if Python has ended.
+  absl::StatusOr<std::vector<std::vector<int32_t>>> EncodeAll(const std::vector<std::string>& texts,
+                                                              bool alone = false);
+  absl::StatusOr<std::vector<int32_t>> Encode(const std::string& text, bool alone = false);
+  // Of a line's target, which may be ids whatever the codec's kind, in the file `path`. Errors: also for an invalid
+  // line; all have the file and the line's number.
+  absl::StatusOr<std::vector<int32_t>> Encode(const ParallelLine& line, const std::string& path, bool alone = false);
   absl::StatusOr<std::string> Decode(const std::vector<int32_t>& ids, PieceJoining joining = PieceJoining::kDefault);
-  // The ids that the tokenizer's post-processor gives an empty text. REQUIRES: a tokenizer.json.
-  absl::StatusOr<std::vector<int32_t>> SpecialIds();
+  // Of a tokenizer.json: what its post-processor gives an empty text, and the ids of all special tokens, ascending.
+  absl::StatusOr<std::pair<std::vector<int32_t>, std::vector<int32_t>>> SpecialIds();
 
  private:
   TextCodec(Vocabulary vocabulary, CodecInput kind, std::optional<PythonService> python)

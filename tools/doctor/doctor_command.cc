@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda_host/cuda_device.h"
 #include "launch/device_choice.h"
-#include "launch/device_hang.h"
 #include "launch/error_report.h"
 #include "launch/exit_code.h"
 #include "launch/transport_choice.h"
@@ -20,7 +19,7 @@
 #include "runtime/status_macros.h"
 #include "tools/device_flags.h"
 #include "tools/doctor/doctor.h"
-#include "tools/output/output_rules.h"
+#include "tools/output/staged_output.h"
 #include "tools/tool_exit_code.h"
 
 namespace hadal {

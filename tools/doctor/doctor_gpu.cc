@@ -17,50 +17,17 @@
 #include "tools/bench/kernel_batch.h"
 
 namespace hadal {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(GpuFacts, asked, required, why_none, absent, nccl, why_no_nccl,
+                                                nccl_variables, nccl_refusal)
+namespace cuda {
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CudaFacts, identity, model, architecture, bus, memory_bytes, free_bytes,
+                                                driver, runtime, cublas)
+}  // namespace cuda
+
 namespace {
 
 using Json = nlohmann::json;
-
-Json ToJson(const GpuFacts& facts) {
-  return {{"asked", facts.asked},
-          {"required", facts.required},
-          {"why_none", facts.why_none},
-          {"absent", facts.absent},
-          {"identity", facts.device.identity},
-          {"model", facts.device.model},
-          {"architecture", facts.device.architecture},
-          {"bus", facts.device.bus},
-          {"memory_bytes", facts.device.memory_bytes},
-          {"free_bytes", facts.device.free_bytes},
-          {"driver", facts.device.driver},
-          {"runtime", facts.device.runtime},
-          {"cublas", facts.device.cublas},
-          {"nccl", facts.nccl},
-          {"why_no_nccl", facts.why_no_nccl},
-          {"nccl_variables", facts.nccl_variables},
-          {"nccl_refusal", facts.nccl_refusal}};
-}
-
-GpuFacts FromJson(const Json& json) {
-  if (!json.is_object()) return {};
-  return {.asked = json.value("asked", false),
-          .required = json.value("required", false),
-          .why_none = json.value("why_none", ""),
-          .absent = json.value("absent", false),
-          .device = {.model = json.value("model", ""),
-                     .architecture = json.value("architecture", ""),
-                     .bus = json.value("bus", ""),
-                     .identity = json.value("identity", ""),
-                     .memory_bytes = json.value("memory_bytes", int64_t{0}),
-                     .free_bytes = json.value("free_bytes", int64_t{0}),
-                     .driver = json.value("driver", 0),
-                     .runtime = json.value("runtime", 0),
-                     .cublas = json.value("cublas", 0)},
-          .nccl = json.value("nccl", 0),
-          .why_no_nccl = json.value("why_no_nccl", ""),
-          .nccl_variables = json.value("nccl_variables", ""),
-          .nccl_refusal = json.value("nccl_refusal", "")};
-}
 
 constexpr int64_t kSmallest = 256, kLargest = 8192;
 constexpr double kLongEnough = 1e-3;      // seconds of one product
@@ -134,13 +101,17 @@ void PlaceOnHosts(std::vector<DoctorFacts>& ranks) {
 
 std::string DoctorFactsToJson(const DoctorFacts& facts) {
   Json json = Json::parse(FactsToJson(facts));
-  json["gpu"] = ToJson(facts.gpu);
+  json["gpu"] = facts.gpu;
+  json["gpu"].update(facts.gpu.device);  // one object
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 absl::StatusOr<DoctorFacts> DoctorFactsFromJson(const std::string& text) {
   HADAL_ASSIGN_OR_RETURN(RankFacts facts, FactsFromJson(text));
-  return DoctorFacts{std::move(facts), FromJson(Json::parse(text).value("gpu", Json()))};
+  const Json gpu = Json::parse(text).value("gpu", Json());
+  DoctorFacts all{std::move(facts), gpu.is_object() ? gpu.get<GpuFacts>() : GpuFacts()};
+  if (gpu.is_object()) all.gpu.device = gpu.get<cuda::CudaFacts>();
+  return all;
 }
 
 absl::StatusOr<int64_t> ProductSize(const Stream& stream) {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/cuda_host/cuda_facts.h"
+#include "kernels/cuda_host/cuda_device.h"
 #include "runtime/comm/nccl_communicator.h"
 #include "runtime/rank_facts.h"
 #include "runtime/stream.h"

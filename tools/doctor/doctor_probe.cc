@@ -223,39 +223,19 @@ RankMeasurements Fastest(const RankMeasurements& earlier, RankMeasurements later
   return later;
 }
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RankMeasurements, next_bytes_per_second, next_latency_seconds,
+                                                ring_bytes_per_second, gflops, write_bytes_per_second, rename_seconds,
+                                                sees_others, lock_excludes, file_trouble, gpu_flops,
+                                                gpu_copy_bytes_per_second, gpu_trouble)
+
 std::string MeasurementsToJson(const RankMeasurements& measured) {
-  return nlohmann::json{{"next_bytes_per_second", measured.next_bytes_per_second},
-                        {"next_latency_seconds", measured.next_latency_seconds},
-                        {"ring_bytes_per_second", measured.ring_bytes_per_second},
-                        {"gflops", measured.gflops},
-                        {"write_bytes_per_second", measured.write_bytes_per_second},
-                        {"rename_seconds", measured.rename_seconds},
-                        {"sees_others", measured.sees_others},
-                        {"lock_excludes", measured.lock_excludes},
-                        {"file_trouble", measured.file_trouble},
-                        {"gpu_flops", measured.gpu_flops},
-                        {"gpu_copy_bytes_per_second", measured.gpu_copy_bytes_per_second},
-                        {"gpu_trouble", measured.gpu_trouble}}
-      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return nlohmann::json(measured).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 absl::StatusOr<RankMeasurements> MeasurementsFromJson(const std::string& text) {
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains("gflops")) {
-    return absl::InternalError("a rank sent measurements that cannot be read; start every rank with the same binary");
-  }
-  return RankMeasurements{.next_bytes_per_second = json.value("next_bytes_per_second", 0.0),
-                          .next_latency_seconds = json.value("next_latency_seconds", 0.0),
-                          .ring_bytes_per_second = json.value("ring_bytes_per_second", 0.0),
-                          .gflops = json.value("gflops", 0.0),
-                          .write_bytes_per_second = json.value("write_bytes_per_second", 0.0),
-                          .rename_seconds = json.value("rename_seconds", 0.0),
-                          .sees_others = json.value("sees_others", false),
-                          .lock_excludes = json.value("lock_excludes", false),
-                          .file_trouble = json.value("file_trouble", ""),
-                          .gpu_flops = json.value("gpu_flops", 0.0),
-                          .gpu_copy_bytes_per_second = json.value("gpu_copy_bytes_per_second", 0.0),
-                          .gpu_trouble = json.value("gpu_trouble", "")};
+  if (json.is_object() && json.contains("gflops")) return json.get<RankMeasurements>();
+  return absl::InternalError("a rank sent measurements that cannot be read; start every rank with the same binary");
 }
 
 }  // namespace hadal

@@ -18,7 +18,7 @@
 #include "pipeline/checkpoint/model_checkpoint.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/crc32c.h"
-#include "runtime/data/bleu_tokenizer.h"
+#include "runtime/data/bleu.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/language_tags.h"
 #include "runtime/files.h"

@@ -15,6 +15,7 @@
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tools/output/append_whole.h"
+#include "tools/output/stage_time_parts.h"
 
 namespace hadal {
 namespace {
@@ -99,14 +100,9 @@ absl::StatusOr<FileDescriptor> CopyEarlierSteps(const std::string& path, int64_t
 }
 
 OrderedJson ToJson(const StageTimes& times) {
-  return {{"forward", times.forward_seconds},
-          {"recompute", times.recompute_seconds},
-          {"backward", times.backward_seconds},
-          {"wait", times.wait_seconds},
-          {"communication", times.communication_seconds},
-          {"optimizer", times.optimizer_seconds},
-          {"checkpoint", times.checkpoint_seconds},
-          {"core_wait", times.core_wait_seconds}};
+  OrderedJson json;
+  for (const StageTimePart& part : kStageTimeParts) json[part.name] = times.*part.seconds;
+  return json;
 }
 
 // Four digits are enough for a plot, and a deep model has thousands of these numbers.

@@ -1,7 +1,6 @@
 #include "tools/output/run_record.h"
 
 #include <algorithm>
-#include <cmath>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -19,13 +18,12 @@
 #include "tools/config/config_loading.h"
 #include "tools/config/run_options.h"
 #include "tools/output/append_whole.h"
+#include "tools/output/stage_time_parts.h"
 
 namespace hadal {
 namespace {
 
 using Json = nlohmann::json;
-
-constexpr int64_t kMostTraceBytes = int64_t{1} << 31;
 
 // null means a number that was not finite.
 double Number(const Json& json, const char* key) {
@@ -51,14 +49,8 @@ std::string String(const Json& json, const char* key) {
 void ReadStages(const Json& json, StepMetrics& step) {
   if (!json.contains("stages")) return;
   for (const Json& stage : json["stages"]) {
-    step.stages.push_back({.forward_seconds = Number(stage, "forward"),
-                           .recompute_seconds = Number(stage, "recompute"),
-                           .backward_seconds = Number(stage, "backward"),
-                           .wait_seconds = Number(stage, "wait"),
-                           .communication_seconds = Number(stage, "communication"),
-                           .optimizer_seconds = Number(stage, "optimizer"),
-                           .checkpoint_seconds = Number(stage, "checkpoint"),
-                           .core_wait_seconds = Number(stage, "core_wait")});
+    StageTimes& times = step.stages.emplace_back();
+    for (const StageTimePart& part : kStageTimeParts) times.*part.seconds = Number(stage, part.name);
     if (!stage.contains("arena_bytes")) continue;
     step.memory.push_back({.arena_bytes = Integer(stage, "arena_bytes"),
                            .held_bytes = Integer(stage, "held_bytes"),
@@ -68,42 +60,14 @@ void ReadStages(const Json& json, StepMetrics& step) {
 
 StepMetrics ReadStep(const Json& json) {
   StepMetrics step{.step = Integer(json, "step"),
-                   .update = Integer(json, "update"),
                    .loss = Number(json, "loss"),
                    .nll = Number(json, "nll"),
-                   .perplexity = Number(json, "perplexity"),
-                   .learning_rate = Number(json, "learning_rate"),
-                   .gradient_norm = Number(json, "gradient_norm"),
                    .target_tokens = Integer(json, "target_tokens"),
-                   .tokens_per_second = Number(json, "tokens_per_second"),
                    .step_seconds = Number(json, "step_seconds"),
                    .elapsed_seconds = Number(json, "elapsed_seconds"),
-                   .epoch = Number(json, "epoch"),
-                   .skipped = json.contains("skipped") && json["skipped"] == true,
-                   .measured_bubble = OptionalNumber(json, "measured_bubble"),
-                   .analytic_bubble = OptionalNumber(json, "analytic_bubble")};
+                   .skipped = json.contains("skipped") && json["skipped"] == true};
   ReadStages(json, step);
-  if (json.contains("depth_gradient_norms")) {
-    for (const Json& norm : json["depth_gradient_norms"]) {
-      step.depth_gradient_norms.push_back(norm.is_number() ? norm.get<float>() : NAN);
-    }
-  }
   return step;
-}
-
-DepthMetrics ReadDepth(const Json& json) {
-  DepthMetrics depth{.step = Integer(json, "step"),
-                     .update = Integer(json, "update"),
-                     .model_update = OptionalNumber(json, "model_update"),
-                     .seconds = Number(json, "seconds")};
-  for (size_t s = 0; s < kDepthSeriesCount; ++s) {
-    const auto found = json.find(kDepthSeries[s].name);
-    if (found == json.end() || !found->is_array()) continue;
-    for (const Json& value : *found) {
-      depth.series[s].push_back(value.is_number() ? value.get<float>() : value.is_string() ? INFINITY : NAN);
-    }
-  }
-  return depth;
 }
 
 void AddRecord(const Json& json, RunRecord& run) {
@@ -135,8 +99,6 @@ void AddRecord(const Json& json, RunRecord& run) {
     run.free_links = json.value("free_links", Json()) == true;
   } else if (event == "step") {
     run.steps.push_back(ReadStep(json));
-  } else if (event == "depth") {
-    run.depth.push_back(ReadDepth(json));
   } else if (event == "validation") {
     run.validations.push_back({Integer(json, "step"), Number(json, "nll"), OptionalNumber(json, "bleu"),
                                run.frame_width > 0 ? OptionalNumber(json, "wer") : std::nullopt});
@@ -144,8 +106,6 @@ void AddRecord(const Json& json, RunRecord& run) {
     run.warnings.push_back({Integer(json, "step"), String(json, "text")});
   } else if (event == "diagnosis") {
     run.diagnoses.push_back({Integer(json, "step"), String(json, "text")});
-  } else if (event == "sample") {
-    run.samples.push_back({Integer(json, "step"), String(json, "text")});
   } else if (event == "finish") {
     run.finish = String(json, "reason");
   }
@@ -181,18 +141,16 @@ int64_t FirstStepOf(const std::string& name) {
   return absl::SimpleAtoi(name.substr(begin, end - begin), &step) ? step : -1;
 }
 
-// The trace of the latest steps, from `first_step` on; "" if there is none.
-std::string ReadTrace(const std::string& directory, int64_t first_step) {
+// The path of the trace of the latest steps, from `first_step` on; "" if there is none.
+std::string LatestTrace(const std::string& directory, int64_t first_step) {
   const std::string traces = JoinPath(directory, kTracesName);
   absl::StatusOr<std::vector<std::string>> names = ListDirectory(traces);
   if (!names.ok()) return "";
-  std::ranges::stable_sort(*names, {}, FirstStepOf);
-  for (auto name = names->rbegin(); name != names->rend(); ++name) {
-    if (!absl::EndsWith(*name, ".json") || FirstStepOf(*name) < first_step) continue;
-    const absl::StatusOr<std::string> text = ReadFile(JoinPath(traces, *name), kMostTraceBytes);
-    if (text.ok()) return *text;
-  }
-  return "";
+  std::erase_if(*names, [&](const std::string& name) {
+    return !absl::EndsWith(name, ".json") || FirstStepOf(name) < first_step;
+  });
+  const auto latest = std::ranges::max_element(*names, {}, FirstStepOf);
+  return latest == names->end() ? "" : JoinPath(traces, *latest);
 }
 
 // The message of the last "end: exit code N: …" in rank 0's log, if that start failed; "" otherwise.
@@ -238,7 +196,7 @@ absl::StatusOr<RunRecord> ReadRun(const std::string& directory) {
   if (run.layout_begins > 0) {
     first_step = run.layout_begins < run.steps.size() ? run.steps[run.layout_begins].step : run.steps.back().step + 1;
   }
-  run.trace_json = ReadTrace(directory, first_step);
+  run.trace_path = LatestTrace(directory, first_step);
   return run;
 }
 

@@ -53,19 +53,17 @@ struct RunRecord {
   int32_t encoder_sublayers = 0;       // the first ones of a DepthMetrics series
   std::optional<int> recompute_every;  // of the last start; absent: an older run
   std::string start_layout;            // RunInfo::layout of the last start
-  std::vector<StepMetrics> steps;
-  std::vector<size_t> starts;  // ascending: indices of the first step of each start; may be steps.size()
+  std::vector<StepMetrics> steps;  // with the fields that summaries and comparisons need: the numbers of time and loss
+  std::vector<size_t> starts;      // ascending: indices of the first step of each start; may be steps.size()
   // Index of the first step after the last change of ranks, replicas, threads, recomputation or start_layout; may be
   // steps.size().
   size_t layout_begins = 0;
-  std::vector<DepthMetrics> depth;
   std::vector<ValidationRecord> validations;
   std::vector<TextRecord> warnings;
   std::vector<TextRecord> diagnoses;
-  std::vector<TextRecord> samples;     // translations at validations
   std::vector<EffectiveValue> config;  // every field; empty: no readable config
   std::optional<LayoutRecord> layout;  // absent: no readable config
-  std::string trace_json;              // the latest trace of the last layout; empty: none
+  std::string trace_path;              // the latest trace of the last layout; empty: none
   std::string finish;                  // the reason of its end; empty: it has not ended by itself
   std::string failure;                 // the error that ended its last start, from rank 0's log; empty: none
 

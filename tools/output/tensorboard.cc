@@ -23,6 +23,7 @@
 #include "runtime/mapped_file.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
+#include "tools/output/stage_time_parts.h"
 #include "tools/output/tensorboard_event.pb.h"
 
 namespace hadal {
@@ -66,15 +67,9 @@ void AddScores(Summary& summary, const std::string& tag, const std::optional<Tra
 
 void AddStages(Summary& summary, const std::vector<StageTimes>& stages) {
   for (size_t k = 0; k < stages.size(); ++k) {
-    const std::string prefix = absl::StrCat("pipe/stage_", k, "/");
-    AddScalar(summary, prefix + "forward", stages[k].forward_seconds);
-    AddScalar(summary, prefix + "recompute", stages[k].recompute_seconds);
-    AddScalar(summary, prefix + "backward", stages[k].backward_seconds);
-    AddScalar(summary, prefix + "wait", stages[k].wait_seconds);
-    AddScalar(summary, prefix + "communication", stages[k].communication_seconds);
-    AddScalar(summary, prefix + "optimizer", stages[k].optimizer_seconds);
-    AddScalar(summary, prefix + "checkpoint", stages[k].checkpoint_seconds);
-    AddScalar(summary, prefix + "core_wait", stages[k].core_wait_seconds);
+    for (const StageTimePart& part : kStageTimeParts) {
+      AddScalar(summary, absl::StrCat("pipe/stage_", k, "/", part.name), stages[k].*part.seconds);
+    }
   }
 }
 

@@ -1,5 +1,4 @@
-#include "tools/plan/cluster_needs.h"
-
+// What a planned run needs of a cluster (plan_report.h).
 #include <algorithm>
 #include <nlohmann/json.hpp>
 

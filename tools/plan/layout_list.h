@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "pipeline/options/grid_shape.h"
 
 namespace hadal {
 
@@ -27,5 +28,14 @@ struct Layout {
 // usable as a directory (letters, digits, ".", "_", "+", "-"), for fewer ranks than 1, for words other than --set
 // FIELD=VALUE, and if there is no layout at all.
 absl::StatusOr<std::vector<Layout>> ParseLayouts(absl::string_view text, const std::string& path);
+
+// Prints which host runs which part of the grid:
+//
+//   placement  4 stages x 2 replicas on 2 hosts, replicas of a stage together
+//     n1  ranks 0-3  stages 0-1: replicas 0-1
+//     n2  ranks 4-7  stages 2-3: replicas 0-1
+// `hosts`: of every rank. Hosts are in the order of their first rank; those beyond `most_hosts` are only counted.
+// REQUIRES: hosts.size() = grid.ranks().
+std::string PlacementMap(const GridShape& grid, const std::vector<std::string>& hosts, int most_hosts = 32);
 
 }  // namespace hadal

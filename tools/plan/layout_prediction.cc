@@ -236,7 +236,6 @@ class Prediction {
     }
     result.parts.reduction = end - replay.makespan_seconds + gather + TiedSeconds();
     result.parts.update = update;
-    result.orthogonalize_seconds = *std::max_element(muon.begin(), muon.end());
   }
 
   const ModelPlan& model_;

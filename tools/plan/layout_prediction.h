@@ -46,7 +46,6 @@ struct LayoutPrediction {
   double step_seconds = 0;
   PredictedParts parts;
   double idle_share = 0;                  // of the ranks' time before the tail
-  double orthogonalize_seconds = 0;       // part of parts.update: Muon's, of the rank where it takes longest
   int busiest_stage = 0;                  // no schedule is faster than this stage's work
   double calls = 0;                       // sends and receives of the rank that makes the most
   std::vector<double> busy_seconds;       // [S]

@@ -139,6 +139,7 @@ absl::StatusOr<PlanReport> ReportOfConfig(const PlanArguments& arguments, const 
 
 absl::StatusOr<std::string> PlanConfig(const PlanArguments& arguments, const config::RunConfig& config) {
   HADAL_ASSIGN_OR_RETURN(RunOptions run, MakeRunOptions(config));
+  HADAL_RETURN_IF_ERROR(CheckFieldsWithEffect(config));
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> unheard, LayersWithoutEffect(arguments.config.files));
   run.warnings.insert(run.warnings.end(), unheard.begin(), unheard.end());
   for (const std::string& warning : run.warnings) std::cerr << "warning: " << Printable(warning) << "\n";

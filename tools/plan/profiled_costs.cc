@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "kernels/orthogonalize.h"
+#include "layers/model_fields.h"
 #include "runtime/status_macros.h"
 #include "tools/config/config_loading.h"
 
@@ -105,6 +106,11 @@ std::string ProfiledKind(const SublayerRecord& record) {
   return "";
 }
 
+std::string ResidualMixing(const ModelOptions& model) {
+  const bool encoder = model.encoder.residual_streams > model.decoder.residual_streams;
+  return ToWord(kHyperMixingWords, (encoder ? model.encoder : model.decoder).residual_mixing);
+}
+
 absl::StatusOr<config::Profile> LoadProfile(const std::string& file) {
   config::Profile profile;
   HADAL_RETURN_IF_ERROR(LoadMessage(file, profile));
@@ -140,6 +146,11 @@ absl::StatusOr<std::unique_ptr<StepCosts>> MakeProfiledCosts(const config::Profi
     return absl::InvalidArgumentError(absl::StrCat("the profile was measured with ", measured.block(),
                                                    ", this model has ", BlockText(model.block),
                                                    "; measure it with this model"));
+  }
+  if (measured.residual_mixing() != ResidualMixing(model)) {
+    return absl::InvalidArgumentError(absl::StrCat("the profile was measured with residual_mixing \"",
+                                                   measured.residual_mixing(), "\", this model has \"",
+                                                   ResidualMixing(model), "\"; measure it with this model"));
   }
   if (!std::ranges::equal(measured.adaptive_cutoffs(), model.adaptive_cutoffs.span())) {
     return absl::InvalidArgumentError(

@@ -18,6 +18,9 @@ namespace hadal {
 // The kind of a sublayer as profiles name it: "decoder_self_attention".
 std::string ProfiledKind(const SublayerRecord& record);
 
+// The word of residual_mixing of the stack with more residual streams.
+std::string ResidualMixing(const ModelOptions& model);
+
 // Errors: those of LoadMessage (config_loading.h); InvalidArgument for a profile without costs.
 absl::StatusOr<config::Profile> LoadProfile(const std::string& file);
 

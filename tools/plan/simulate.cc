@@ -14,7 +14,6 @@
 #include "runtime/status_macros.h"
 #include "tools/output/run_record.h"
 #include "tools/output/work_progress.h"
-#include "tools/plan/traced_costs.h"
 #include "tools/python_child.h"
 #include "tools/tool_exit_code.h"
 
@@ -158,7 +157,7 @@ absl::StatusOr<Simulation> RunSimulate(const Arguments& arguments) {
 int ShowSimulation(const Arguments& arguments, const Simulation& simulation) {
   std::cout << (arguments.json ? SimulationToJson(simulation) : SimulationToText(simulation)) << std::flush;
   if (arguments.svg.empty()) return kToolDone;
-  return RunPyhadal("simulate", {"--svg", arguments.svg}, TimelineToJson(TimelineOf(simulation)).dump());
+  return RunPyhadal("simulate", {"--svg", arguments.svg}, TimelineToJson(simulation).dump());
 }
 
 void AddLinkOptions(Command command, Arguments& arguments) {
@@ -257,11 +256,13 @@ absl::StatusOr<SimulateOptions> SimulateOptionsFromPlan(const std::string& json,
 
 absl::StatusOr<SimulateOptions> SimulateOptionsFromRun(const std::string& directory) {
   HADAL_ASSIGN_OR_RETURN(const RunRecord run, ReadRun(directory));
-  if (!run.layout || run.trace_json.empty()) {
+  if (!run.layout || run.trace_path.empty()) {
     return absl::NotFoundError(absl::StrCat(directory, ": has no ", run.layout ? "trace" : "readable config",
                                             "; train with --trace steps=A-B"));
   }
-  HADAL_ASSIGN_OR_RETURN(const std::vector<TracedCosts> steps, CostsFromTrace(run.trace_json, *run.layout));
+  constexpr int64_t kMostTraceBytes = int64_t{1} << 31;
+  HADAL_ASSIGN_OR_RETURN(const std::string trace, ReadFile(run.trace_path, kMostTraceBytes));
+  HADAL_ASSIGN_OR_RETURN(const std::vector<TracedCosts> steps, CostsFromTrace(trace, *run.layout));
   const TracedCosts& costs = steps[steps.size() / 2];
   SimulateOptions options{.kind = run.layout->schedule,
                           .shape = run.layout->shape,

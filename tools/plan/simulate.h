@@ -19,6 +19,7 @@
 // tail). Exit codes: 0 done, 1 error, 2 bad usage.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,6 @@
 #include "pipeline/schedule/schedule.h"
 #include "tools/command_line.h"
 #include "tools/plan/step_breakdown.h"
-#include "tools/timeline.h"
 
 namespace hadal {
 
@@ -72,10 +72,12 @@ struct Simulation {
 // Errors: InvalidArgument (a slow rank that does not exist, an impossible factor or cost; the schedule's own errors).
 absl::StatusOr<Simulation> Simulate(const SimulateOptions& options);
 
-// The simulation as text (a drawing if it fits, and the breakdown), as JSON, and each rank's forwards and backwards.
+// The simulation as text (a drawing if it fits, and the breakdown), and as JSON.
 std::string SimulationToText(const Simulation& simulation);
 std::string SimulationToJson(const Simulation& simulation);
-Timeline TimelineOf(const Simulation& simulation);
+// What each rank did when, for pyhadal to draw: {"kinds": [name …], "end_seconds": t, "rows": [{"name": …, "spans":
+// [[begin, end, kind, label] …]} …]}; spans in order of time, not overlapping; a kind is an index, a label as "F3".
+nlohmann::ordered_json TimelineToJson(const Simulation& simulation);
 
 // Takes shape and costs of one replica from the output of `hadal plan --json`.  Errors: InvalidArgument with `name` and
 // what is missing.

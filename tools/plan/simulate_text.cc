@@ -122,22 +122,23 @@ std::string SimulationToJson(const Simulation& simulation) {
   return json.dump(2) + "\n";
 }
 
-Timeline TimelineOf(const Simulation& simulation) {
+nlohmann::ordered_json TimelineToJson(const Simulation& simulation) {
   const ScheduleShape& shape = simulation.options.shape;
   const Replay& replay = simulation.result.replay;
-  Timeline timeline{.kinds = {"forward", "backward"},
-                    .spans = std::vector<std::vector<TimelineSpan>>(shape.stages),
-                    .end_seconds = replay.makespan_seconds};
+  nlohmann::ordered_json json{{"kinds", nlohmann::ordered_json::array({"forward", "backward"})},
+                              {"end_seconds", replay.makespan_seconds}};
   for (int rank = 0; rank < shape.stages; ++rank) {
-    timeline.row_names.push_back(absl::StrCat("rank ", rank));
+    nlohmann::ordered_json spans = nlohmann::ordered_json::array();
     for (const ComputeSpan& span : replay.spans[rank]) {
       const bool forward = span.instruction.operation == Operation::kForward;
       std::string label = absl::StrCat(forward ? "F" : "B", span.instruction.micro_batch);
       if (shape.chunks > 1) absl::StrAppend(&label, ":", span.instruction.chunk);
-      timeline.spans[rank].push_back({span.begin_seconds, span.end_seconds, forward ? 0 : 1, std::move(label)});
+      spans.push_back(
+          nlohmann::ordered_json::array({span.begin_seconds, span.end_seconds, forward ? 0 : 1, std::move(label)}));
     }
+    json["rows"].push_back({{"name", absl::StrCat("rank ", rank)}, {"spans", std::move(spans)}});
   }
-  return timeline;
+  return json;
 }
 
 }  // namespace hadal

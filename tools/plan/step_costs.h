@@ -1,5 +1,5 @@
 // StepCosts gives the costs of a step's parts on one device; the planner needs no other numbers about speed.
-// Implementations: the roofline of a described machine (roofline_costs.h) and a profile measured on a real one
+// Implementations: the roofline of a described machine (cost_files.h) and a profile measured on a real one
 // (profiled_costs.h).
 // Threads: const, pure.
 #pragma once

@@ -14,6 +14,7 @@
 #include "runtime/status_macros.h"
 #include "tools/config/config_loading.h"
 #include "tools/config/run_options.h"
+#include "tools/output/stage_time_parts.h"
 #include "tools/plan/layout_search.h"
 #include "tools/plan/plan_report.h"
 #include "tools/plan/step_breakdown.h"
@@ -53,14 +54,7 @@ std::vector<const StepMetrics*> SteadySteps(const RunRecord& run) {
 }
 
 void Add(const StageTimes& times, double share, StageTimes& sum) {
-  sum.forward_seconds += share * times.forward_seconds;
-  sum.recompute_seconds += share * times.recompute_seconds;
-  sum.backward_seconds += share * times.backward_seconds;
-  sum.wait_seconds += share * times.wait_seconds;
-  sum.communication_seconds += share * times.communication_seconds;
-  sum.optimizer_seconds += share * times.optimizer_seconds;
-  sum.checkpoint_seconds += share * times.checkpoint_seconds;
-  sum.core_wait_seconds += share * times.core_wait_seconds;
+  for (const StageTimePart& part : kStageTimeParts) sum.*part.seconds += share * (times.*part.seconds);
 }
 
 double Compute(const StageTimes& times) {

@@ -57,7 +57,7 @@ struct SummaryTable {
 std::vector<SummaryTable> MakeTables(const Summary& summary);
 
 std::string SummaryToText(const Summary& summary);
-// All numbers of the runs, MakeTables, and the timelines of traced runs.
+// All numbers of the runs, MakeTables, and the paths of traces.
 std::string SummaryToJson(const Summary& summary);
 // A line for each cell: table, row, column, value.
 std::string SummaryToCsv(const Summary& summary);

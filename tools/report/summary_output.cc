@@ -9,9 +9,9 @@
 #include "runtime/text.h"
 #include "tools/choose_rows.h"
 #include "tools/output/human_units.h"
+#include "tools/output/stage_time_parts.h"
 #include "tools/plan/plan_report.h"
 #include "tools/report/summary.h"
-#include "tools/report/trace_timeline.h"
 
 namespace hadal {
 namespace {
@@ -91,15 +91,8 @@ OrderedJson RecordsToJson(const std::vector<TextRecord>& records) {
 
 OrderedJson StageToJson(const RunRecord& run, const RunSummary& times, size_t index) {
   const StageTimes& stage = times.stages[index];
-  OrderedJson json{{"stage", index},
-                   {"forward_seconds", stage.forward_seconds},
-                   {"recompute_seconds", stage.recompute_seconds},
-                   {"backward_seconds", stage.backward_seconds},
-                   {"wait_seconds", stage.wait_seconds},
-                   {"communication_seconds", stage.communication_seconds},
-                   {"optimizer_seconds", stage.optimizer_seconds},
-                   {"checkpoint_seconds", stage.checkpoint_seconds},
-                   {"core_wait_seconds", stage.core_wait_seconds}};
+  OrderedJson json{{"stage", index}};
+  for (const StageTimePart& part : kStageTimeParts) json[absl::StrCat(part.name, "_seconds")] = stage.*part.seconds;
   if (index < times.beyond_costs.size()) json["compute_beyond_costs"] = times.beyond_costs[index];
   if (index < times.memory.size()) {
     json["arena_bytes"] = times.memory[index].arena_bytes;
@@ -107,16 +100,6 @@ OrderedJson StageToJson(const RunRecord& run, const RunSummary& times, size_t in
     json["held_bytes"] = times.memory[index].held_bytes;
     json["peak_resident_bytes"] = times.memory[index].peak_resident_bytes;
   }
-  return json;
-}
-
-// The timeline of a traced step, or why there is none.
-OrderedJson TraceToTimelineJson(const RunRecord& run) {
-  const absl::StatusOr<TracedStep> traced = TimelineFromTrace(run.trace_json);
-  if (!traced.ok()) return {{"error", std::string(traced.status().message())}};
-  OrderedJson json = TimelineToJson(traced->timeline);
-  json["step"] = traced->step;
-  json["clock_error_seconds"] = traced->clock_error_seconds;
   return json;
 }
 
@@ -158,7 +141,7 @@ OrderedJson RunToJson(const RunRecord& run, const RunSummary& times) {
   for (size_t index = 0; index < times.stages.size(); ++index) {
     json["stages"].push_back(StageToJson(run, times, index));
   }
-  if (!run.trace_json.empty()) json["timeline"] = TraceToTimelineJson(run);
+  if (!run.trace_path.empty()) json["trace"] = run.trace_path;
   return json;
 }
 

@@ -10,8 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "launch/common_program.h"
 #include "launch/transport_choice.h"
+#include "launch/world.h"
 #include "runtime/bytes.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"

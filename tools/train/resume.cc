@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,7 @@
 #include "runtime/status_macros.h"
 #include "tools/checkpoint/checkpoint_vocabularies.h"
 #include "tools/config/config_loading.h"
+#include "tools/config/model_config.h"
 #include "tools/config/resolved_config.h"
 
 namespace hadal {
@@ -150,6 +152,37 @@ absl::Status CheckInputs(const FoundCheckpoint& found, const PreparedRun& run, L
                                                  "with new weights"));
 }
 
+// Whether a model with the same weights computes something else where this field differs. Their shapes tell head_width
+// and kv_heads, which may be 0 for the usual ones; the other fields are of initial values and of training.
+bool ChangesMeaning(const ConfigDifference& difference) {
+  constexpr std::string_view kOfStacks[] = {"norm",        "post_norm_share", "residual_gain", "norm_gain",
+                                            "branch_gain", "skip_gain",       "layer_gain",    "second_stream_gain"};
+  const std::string name = difference.field.substr(difference.field.rfind('.') + 1);
+  if (absl::StartsWith(difference.field, "model.residual.")) return std::ranges::count(kOfStacks, name) > 0;
+  return name != "head_width" && name != "kv_heads" && !absl::StartsWith(name, "initial_");
+}
+
+// Refuses weights that this run's model would read otherwise than the model they were trained in, unless the user
+// accepts the difference; a notice goes to `accepted`. With --deepen gains follow the depth.
+absl::Status CheckMeaning(const TrainArguments& arguments, const FoundCheckpoint& found,
+                          const config::RunConfig& config, std::string& accepted) {
+  HADAL_ASSIGN_OR_RETURN(const ModelOptions model, ParseModelSettings(found.manifest.model_settings));
+  config::RunConfig before = config;
+  before.mutable_model()->set_heads(model.heads);
+  *before.mutable_model()->mutable_block() = ToBlock(model.block);
+  config::Residual& residual = *before.mutable_model()->mutable_residual();
+  if (!arguments.deepen && model.has_encoder()) *residual.mutable_encoder() = ToStackResidual(model.encoder);
+  if (!arguments.deepen && model.has_decoder()) *residual.mutable_decoder() = ToStackResidual(model.decoder);
+  HADAL_ASSIGN_OR_RETURN(std::vector<ConfigDifference> differences, CompareConfigs(before, config));
+  std::erase_if(differences, [](const ConfigDifference& difference) { return !ChangesMeaning(difference); });
+  if (differences.empty()) return absl::OkStatus();
+  accepted = absl::StrCat("--init-from ", found.checkpoint.directory, " is of a model with other settings:\n",
+                          DifferencesText(differences));
+  if (arguments.accept_changes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      accepted, "Its weights mean something else here. Give the settings of before, or --accept-changes."));
+}
+
 // Returns `found`; a notice of new tokens goes to `growth`. Errors: if its vocabularies do not fit the corpus's, or its
 // parameters do not fit the model's.
 absl::StatusOr<FoundCheckpoint> IfItFits(absl::StatusOr<FoundCheckpoint> found, const PreparedRun& run,
@@ -263,8 +296,12 @@ absl::Status LoadInitialState(const TrainArguments& arguments, const std::string
     }
     std::string growth;
     found = IfItFits(std::move(found), run, model, weights, growth);
-    if (found.ok() && !growth.empty() && told.insert(growth).second) {
-      sinks.Tell(absl::StrCat(found->checkpoint.directory, ": ", growth));
+    HADAL_RETURN_IF_ERROR(found.status());
+    if (!growth.empty()) growth = absl::StrCat(found->checkpoint.directory, ": ", growth);
+    std::string changes;
+    HADAL_RETURN_IF_ERROR(CheckMeaning(arguments, *found, run.config, changes));
+    for (const std::string& notice : {growth, std::string(absl::StripSuffix(changes, "\n"))}) {
+      if (!notice.empty() && told.insert(notice).second) sinks.Tell(notice);
     }
     return found;
   };

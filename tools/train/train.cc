@@ -17,7 +17,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "launch/device_hang.h"
+#include "launch/device_choice.h"
 #include "launch/error_report.h"
 #include "launch/exit_code.h"
 #include "launch/signals.h"
@@ -25,7 +25,7 @@
 #include "launch/world.h"
 #include "pipeline/checkpoint/run_owner.h"
 #include "pipeline/trainer.h"
-#include "pipeline/validation_bleu.h"
+#include "pipeline/validator.h"
 #include "runtime/data/unicode_text.h"
 #include "runtime/device_watch.h"
 #include "runtime/status_macros.h"
@@ -33,7 +33,7 @@
 #include "tools/config/config_loading.h"
 #include "tools/device_flags.h"
 #include "tools/plan/cost_files.h"
-#include "tools/plan/placement_map.h"
+#include "tools/plan/layout_list.h"
 #include "tools/report/summary.h"
 #include "tools/train/resume.h"
 #include "tools/train/train_start.h"
@@ -295,7 +295,8 @@ void AddTrainCommand(Command app, int& exit_code) {
                           "mean of its rows (default: draw)",
                           {{"draw", NewRows::kDraw}, {"mean", NewRows::kMean}})
       .Needs(init_from);
-  command.AddFlag("--accept-changes", arguments->accept_changes, "Resume although settings have changed");
+  command.AddFlag("--accept-changes", arguments->accept_changes,
+                  "Resume, or begin with --init-from, although settings have changed");
   command
       .AddOption("--reset", arguments->reset,
                  "When resuming: data: read the training data from their beginning (a changed corpus needs it); best: "

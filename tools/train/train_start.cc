@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "launch/common_program.h"
 #include "launch/memory_limit.h"
 #include "launch/transport_choice.h"
+#include "launch/world.h"
 #include "pipeline/checkpoint/run_owner.h"
 #include "pipeline/engine/memory_fit.h"
 #include "pipeline/exchange/process_grid.h"
@@ -19,7 +19,7 @@
 #include "runtime/status_macros.h"
 #include "tools/config/config_loading.h"
 #include "tools/config/nearest_name.h"
-#include "tools/output/output_rules.h"
+#include "tools/output/staged_output.h"
 #include "tools/train/resume.h"
 
 namespace hadal {

@@ -70,6 +70,7 @@ absl::Status FollowConfig(const TrainArguments& arguments, const CorpusShare& sh
     return absl::InvalidArgumentError("--run-dir is empty (a variable that is not set?); name a directory");
   }
   HADAL_ASSIGN_OR_RETURN(run.options, MakeRunOptions(run.config));
+  HADAL_RETURN_IF_ERROR(CheckFieldsWithEffect(run.config));
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> unheard, LayersWithoutEffect(arguments.config.files));
   run.options.warnings.insert(run.options.warnings.end(), unheard.begin(), unheard.end());
   TrainOptions& options = run.options.train;

@@ -1,17 +1,27 @@
-#include "tools/translate/embed.h"
-
+// `hadal embed` writes a vector for each sentence or document of a text: what an encoder alone returns for it.
+//
+//   hadal embed RUN_OR_DIR --input FILE --out FILE.npy [--pooling mean|first]
+// Writes an array [lines, d_model] of float32 in NumPy's format 1.0: the mean of the encoder's outputs over the line's
+// tokens and </s>, or the output at the first of them. An empty line is </s> alone. With a tokenizer.json the tokens of
+// its post-processor are there, as in training. The file is read as by `hadal prepare` (JSON Lines: an object is a
+// line). A line's vector does not depend on the other lines. One process, on the CPU: under mpirun the first. Memory:
+// all vectors.
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <cstdlib>
 #include <iostream>
-#include <istream>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "launch/task_launcher.h"
 #include "layers/depth_observer.h"
 #include "pipeline/checkpoint/model_checkpoint.h"
 #include "pipeline/engine/engine.h"
@@ -19,18 +29,32 @@
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/compute_thread.h"
 #include "runtime/data/corpus.h"
-#include "runtime/data/token_masks.h"
+#include "runtime/data/input_masks.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
-#include "tools/corpus/text_lines.h"
+#include "tools/corpus/parallel_text.h"
+#include "tools/corpus/text_codec.h"
 #include "tools/output/human_units.h"
-#include "tools/output/output_rules.h"
+#include "tools/output/staged_output.h"
 #include "tools/tool_exit_code.h"
+#include "tools/translate/score.h"
 
 namespace hadal {
 namespace {
+
+enum class Pooling { kMean, kFirst };
+
+struct EmbedOptions {
+  std::string checkpoint;
+  std::string input, output;
+  std::string text_field = "text";  // of an input in JSON Lines
+  Pooling pooling = Pooling::kMean;
+  bool overwrite = false;       // replace an array of the same name
+  int32_t batch_tokens = 2048;  // of a batch; also limits a line
+  int32_t threads = 1;
+};
 
 constexpr absl::Duration kTimeout = absl::Minutes(10);
 constexpr std::string_view kMagic("\x93NUMPY\x01\x00", 8);
@@ -75,17 +99,20 @@ class SentenceVectors : public DepthObserver {
 
 absl::StatusOr<std::vector<std::vector<int32_t>>> ReadLines(const EmbedOptions& options,
                                                             const ModelCheckpoint& checkpoint) {
-  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<std::istream> input, OpenText(options.input));
-  TextLines text(*input, options.input);
+  HADAL_ASSIGN_OR_RETURN(ParallelReader text,
+                         ParallelReader::Open({.target = options.input, .text_field = options.text_field}));
+  HADAL_ASSIGN_OR_RETURN(TextCodec codec, TextCodec::Open(checkpoint.target_vocabulary()));
+  const TextForm form = FormOf(checkpoint.plan().options);
   const int64_t longest = std::min(checkpoint.plan().options.max_positions, options.batch_tokens) - 1;
   std::vector<std::vector<int32_t>> lines;
-  for (std::string line;;) {
+  for (ParallelLine line;;) {
     HADAL_ASSIGN_OR_RETURN(const bool more, text.Next(line));
     if (!more) return lines;
-    lines.push_back(checkpoint.target_vocabulary().Encode(line));
+    HADAL_ASSIGN_OR_RETURN(lines.emplace_back(), codec.Encode(line, options.input, /*alone=*/true));
+    if (!form.reserved_ids) RemoveEnds(form, lines.back());
     if (std::ssize(lines.back()) <= longest) continue;
     return absl::InvalidArgumentError(absl::StrCat(
-        options.input, ": line ", text.lines(), " has ", lines.back().size(), " tokens, more than ", longest,
+        options.input, ": line ", line.number, " has ", lines.back().size(), " tokens, more than ", longest,
         ", the limit of the model (max_positions) and of --batch-tokens; split it, or raise --batch-tokens"));
   }
 }
@@ -101,7 +128,7 @@ absl::StatusOr<std::string> Embed(const EmbedOptions& options, Communicator& com
   }
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<int32_t>> lines, ReadLines(options, checkpoint));
   std::vector<SampleView> samples;
-  for (const std::vector<int32_t>& line : lines) samples.push_back({.target = line, .has_source = false});
+  for (const auto& line : lines) samples.push_back({.target = line, .has_source = false, .form = FormOf(plan.options)});
   HADAL_ASSIGN_OR_RETURN(std::vector<PackedBatch> batches,
                          PackSentences(samples, {options.batch_tokens, options.batch_tokens}));
   for (PackedBatch& batch : batches) {
@@ -125,8 +152,8 @@ absl::StatusOr<std::string> Embed(const EmbedOptions& options, Communicator& com
   return array;
 }
 
-}  // namespace
-
+// Errors: InvalidArgument for a model with a decoder, and with their number for lines that are not UTF-8 or too long;
+// those of opening a checkpoint and of CheckOutput.
 absl::Status RunEmbed(const EmbedOptions& options, std::ostream& out) {
   const auto is_array = [&](std::string_view content) { return options.overwrite && content.starts_with(kMagic); };
   HADAL_RETURN_IF_ERROR(CheckOutput(options.output, {.inputs = {options.input}, .is_own = is_array}));
@@ -141,6 +168,8 @@ absl::Status RunEmbed(const EmbedOptions& options, std::ostream& out) {
   return absl::OkStatus();
 }
 
+}  // namespace
+
 void AddEmbedCommand(Command app, int& exit_code) {
   Command command = app.AddCommand("embed", "Write the sentence vectors of an encoder alone");
   auto options = std::make_shared<EmbedOptions>();
@@ -148,7 +177,10 @@ void AddEmbedCommand(Command app, int& exit_code) {
       .AddOption("RUN_OR_DIR", options->checkpoint,
                  "Checkpoint, or run directory (its best checkpoint, else its newest)")
       .Required();
-  command.AddOption("-i,--input", options->input, "Sentences, one per line").Required().ValueName("FILE");
+  command.AddOption("-i,--input", options->input, "Sentences, or JSON Lines").Required().ValueName("FILE");
+  command.AddOption("--text-field", options->text_field, "Field of JSON Lines that is the text")
+      .ValueName("NAME")
+      .ShowDefault();
   command.AddOption("-o,--out", options->output, "NumPy array [lines, d_model]").Required().ValueName("FILE");
   command.AddChoice<Pooling>("--pooling", options->pooling, "What a vector is (default: mean)",
                              {{"mean", Pooling::kMean}, {"first", Pooling::kFirst}});
@@ -157,7 +189,10 @@ void AddEmbedCommand(Command app, int& exit_code) {
       .InRange(64, 1 << 20)
       .ShowDefault();
   command.AddOption("--threads", options->threads, "CPU threads").InRange(1, 1024).ShowDefault();
-  command.Runs([options, &exit_code] { exit_code = EndTool("embed", RunEmbed(*options, std::cout)); });
+  command.Runs([options, &exit_code] {
+    if (!IsFirstTask(std::getenv)) return;  // of mpirun: the first one does all
+    exit_code = EndTool("embed", RunEmbed(*options, std::cout));
+  });
 }
 
 }  // namespace hadal

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "runtime/data/bleu_tokenizer.h"
+#include "runtime/data/bleu.h"
 #include "tools/command_line.h"
 
 namespace hadal {

@@ -135,9 +135,7 @@ class Scoring {
         return features_ && features_->manifest().utterances != line.number - 1 ? UnequalCounts(line.number - 1)
                                                                                 : absl::OkStatus();
       }
-      if (!line.invalid.empty()) {
-        return absl::InvalidArgumentError(absl::StrCat(line.invalid, "; convert it, for example with iconv"));
-      }
+      HADAL_ASSIGN_OR_RETURN(std::vector<int32_t> target, codec_->Encode(line, options_.target));
       bytes_read_ += static_cast<int64_t>(line.source.size() + line.target.size()) + (has_source_ ? 2 : 1);
       std::vector<int32_t> source;
       std::vector<float> frames;
@@ -148,7 +146,6 @@ class Scoring {
       } else if (has_source_) {
         source = Tagged(tags_.source, checkpoint.source_vocabulary().Encode(line.source));
       }
-      HADAL_ASSIGN_OR_RETURN(std::vector<int32_t> target, codec_->Encode(line.target, line.has_ids));
       if (line.has_ids) RemoveEnds(form_, target);
       target = Tagged(tags_.target, std::move(target));
       // An utterance has no </s>, for which `longest` leaves a row.

@@ -9,7 +9,7 @@
 // the target's is scored and counted as a token, as in training.
 //   hadal score RUN_OR_DIR --target FILE --block N [--context C]
 // scores a language model's text as one stream instead (RunScoreStream).
-// Where FILE has documents (tools/corpus/document_file.h), a pair or a line is a document.
+// Where FILE has documents (tools/corpus/parallel_text.h), a pair or a line is a document.
 // The summary on `log` has the perplexity per token, exp(total nll / target tokens), and per word, exp(total nll /
 // words). Words are those of the target text, split at white space, plus one per line for its end (as fairseq and KenLM
 // count), independent of the vocabulary. Only the perplexity per word can be compared between models with different
@@ -77,7 +77,8 @@ int64_t CountWords(absl::string_view line);
 // preceded by its start token). It is cut into blocks of N tokens, of which the
 // first C repeat the end of the block before and are context only. So each block has N − C new tokens, and each token
 // of the stream is scored once. A block's first token is predicted from the token before the block (</s> at the
-// stream's beginning). This is fairseq's eval_lm with --sample-break-mode none, --tokens-per-sample N and
+// stream's beginning). Of a model that has read documents apart (prepare --document-mask) a token sees its document
+// alone. Else this is fairseq's eval_lm with --sample-break-mode none, --tokens-per-sample N and
 // --context-window C; as there, </s> counts as a token.
 // Writes one line per block: the sum of the natural-log probabilities of its new tokens, and their number, separated by
 // a tab. The summary has the perplexity per token, and per word, as above.

@@ -65,10 +65,7 @@ class BlockReader {
     HADAL_ASSIGN_OR_RETURN(const bool more, text_.Next(line));
     ended_ = !more;
     if (!more) return absl::OkStatus();
-    if (!line.invalid.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(line.invalid, "; convert it, for example with iconv"));
-    }
-    HADAL_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, codec_.Encode(line.target, line.has_ids));
+    HADAL_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, codec_.Encode(line, options_->target));
     if (line.has_ids) RemoveEnds(form_, tokens);
     if (words_ > 0 && form_.start_token != form_.end_token) stream_.push_back(form_.start_token);
     stream_.insert(stream_.end(), tokens.begin(), tokens.end());

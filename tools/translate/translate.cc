@@ -16,7 +16,6 @@
 #include "pipeline/checkpoint/model_checkpoint.h"
 #include "pipeline/decode/beam_search.h"
 #include "pipeline/decode/decoder.h"
-#include "pipeline/decode/inference_model.h"
 #include "runtime/clock.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/data/packed_batch.h"
@@ -187,6 +186,7 @@ class Translator {
     decoder_options_.beam.start_token = model.start_token;
     decoder_options_.beam.end_token = form_.end_token = model.end_token;
     decoder_options_.beam.reserved_ids = model.reserved_ids;
+    decoder_options_.beam.mask_token = model.mask_token;
     HADAL_RETURN_IF_ERROR(OpenCodec(checkpoint.target_vocabulary()));
     decoder_options_.prefixes = options_.language_model || !options_.prefixes.empty() || form_.hidden_tokens > 0 ||
                                 (several && options_.tags == LanguageTags::kM2m100);

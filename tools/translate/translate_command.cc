@@ -10,7 +10,6 @@
 #include <memory>
 #include <string>
 
-#include "launch/common_program.h"
 #include "launch/device_choice.h"
 #include "launch/error_report.h"
 #include "launch/exit_code.h"

@@ -14,7 +14,7 @@
 #include "runtime/files.h"
 #include "runtime/locked_file.h"
 #include "runtime/status_macros.h"
-#include "tools/output/output_rules.h"
+#include "tools/output/staged_output.h"
 
 namespace hadal {
 namespace {

@@ -56,7 +56,7 @@ class OutputFile {
 
   // `inputs`: paths of the files that are translated; PATH must be none of them. `overwrite`: replaces a PATH or
   // PATH.partial that is not empty.
-  // Errors: those of CheckOutput (tools/output/output_rules.h) for PATH and PATH.partial; Aborted if another process
+  // Errors: those of CheckOutput (tools/output/staged_output.h) for PATH and PATH.partial; Aborted if another process
   // writes PATH; file errors.
   absl::Status Open(const std::string& path, const std::vector<std::string>& inputs, bool overwrite);
   // REQUIRES: Open returned OK, and Finish has not been called.

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
+#include <initializer_list>
+
 #include "absl/strings/str_replace.h"
 #include "pipeline/checkpoint/checkpoint_manifest.h"
 #include "runtime/crc32c.h"
@@ -37,6 +39,12 @@ class CheckpointDirectoryTest : public testing::Test {
                                    .parameters = parameters_,
                                    .retention = retention});
     EXPECT_TRUE(committer.Claim().ok());
+    return committer;
+  }
+  // A committer that has saved these steps.
+  CheckpointCommitter Saved(std::initializer_list<int64_t> steps) {
+    CheckpointCommitter committer = Committer();
+    for (const int64_t step : steps) SaveStep(committer, step);
     return committer;
   }
   std::string Owner() const { return ReadOwner(run_.path())->value().attempt; }
@@ -90,9 +98,7 @@ TEST_F(CheckpointDirectoryTest, LatestAndBestAreRelativeLinks) {
 
 // Where no checkpoint says what was best before, what cannot be read goes, or retention would never remove anything.
 TEST_F(CheckpointDirectoryTest, RemovesAnUnreadableBest) {
-  CheckpointCommitter committer = Committer();
-  SaveStep(committer, 10);
-  SaveStep(committer, 20);
+  Saved({10, 20});
   SetContents(run_ / "checkpoints/best", "rubbish");
   ASSERT_TRUE(SetAsideLaterCheckpoints(run_.path(), 20, Owner()).ok());
   EXPECT_TRUE(ApplyRetention(run_.path(), {.keep_last = 1}).ok());
@@ -129,8 +135,7 @@ TEST_F(CheckpointDirectoryTest, CommitSyncsFilesAndDirectories) {
 }
 
 TEST_F(CheckpointDirectoryTest, KeepsCheckpointsSetAside) {
-  CheckpointCommitter committer = Committer();
-  for (int64_t step = 10; step <= 20; step += 10) SaveStep(committer, step);
+  Saved({10, 20});
   const RecordedSyncs syncs;
   ASSERT_TRUE(SetAsideLaterCheckpoints(run_.path(), 15, Owner()).ok());
   EXPECT_THAT(syncs.paths(), ElementsAre(run_ / "checkpoints"));
@@ -162,16 +167,14 @@ TEST_F(CheckpointDirectoryTest, RetentionKeepsTheBestOfTheProgress) {
 }
 
 TEST_F(CheckpointDirectoryTest, RetentionNeverRemovesLatest) {
-  CheckpointCommitter committer = Committer();
-  for (int64_t step = 10; step <= 50; step += 10) SaveStep(committer, step);
+  Saved({10, 20, 30, 40, 50});
   ASSERT_TRUE(SetCheckpointPointer(run_.path(), CheckpointPointer::kLatest, 10, "x").ok());
   ASSERT_TRUE(ApplyRetention(run_.path(), {.keep_last = 1}).ok());
   EXPECT_THAT(SavedSteps(run_.path()), ElementsAre(10, 50));
 }
 
 TEST_F(CheckpointDirectoryTest, RetentionRemovesNothingWithAnUnreadablePointer) {
-  CheckpointCommitter committer = Committer();
-  for (int64_t step = 10; step <= 30; step += 10) SaveStep(committer, step);
+  Saved({10, 20, 30});
   SetContents(run_ / "checkpoints/best", "rubbish");
   EXPECT_FALSE(ApplyRetention(run_.path(), {.keep_last = 1}).ok());
   EXPECT_THAT(SavedSteps(run_.path()), ElementsAre(10, 20, 30));
@@ -235,8 +238,7 @@ TEST_F(CheckpointDirectoryTest, RetentionContinuesAfterAFailedRemoval) {
 }
 
 TEST_F(CheckpointDirectoryTest, SetsAPointerOverLeftoversAndLeavesNone) {
-  CheckpointCommitter committer = Committer();
-  SaveStep(committer, 10);
+  Saved({10});
   SetContents(run_ / "checkpoints/best.x", "left");
   ASSERT_TRUE(SetCheckpointPointer(run_.path(), CheckpointPointer::kBest, 10, "x").ok());
   EXPECT_EQ(*ReadCheckpointPointer(run_.path(), CheckpointPointer::kBest), 10);
@@ -268,9 +270,7 @@ TEST_F(CheckpointDirectoryTest, ReplacesACopiedDirectoryByALink) {
 
 // A checkpoint's directory, or its manifest, as something else: damage, as in the place of any other file.
 TEST_F(CheckpointDirectoryTest, SkipsSpecialFiles) {
-  CheckpointCommitter committer = Committer();
-  SaveStep(committer, 10);
-  SaveStep(committer, 20);
+  Saved({10, 20});
   const std::string manifest = Directory(20) + "/manifest.json", kept = run_ / "manifest";
   const std::vector<std::function<void()>> damages = {
       [&] { ASSERT_EQ(symlink(kept.c_str(), manifest.c_str()), 0); },
@@ -307,8 +307,7 @@ TEST_F(CheckpointDirectoryTest, SkipsSpecialFiles) {
 
 // A run in progress removes and replaces checkpoints while others read them.
 TEST_F(CheckpointDirectoryTest, ReadsAnOpenCheckpointAfterItsRemoval) {
-  CheckpointCommitter committer = Committer();
-  SaveStep(committer, 10);
+  CheckpointCommitter committer = Saved({10});
   auto reader = CheckpointReader::Open(Directory(10));
   auto replaced = OpenCheckpoint(run_.path());
   SaveStep(committer, 10);
@@ -341,8 +340,7 @@ TEST_F(CheckpointDirectoryTest, ZeroKeepsAll) {
 }
 
 TEST_F(CheckpointDirectoryTest, FindSkipsDamagedCheckpointsWithReasons) {
-  CheckpointCommitter committer = Committer();
-  for (int64_t step = 10; step <= 40; step += 10) SaveStep(committer, step);
+  Saved({10, 20, 30, 40});
   const std::string file = Directory(40) + "/rank_00000.safetensors";
   const std::string good = Contents(file);
   SetContents(file, good.substr(0, good.size() - 1));
@@ -361,8 +359,7 @@ TEST_F(CheckpointDirectoryTest, FindSkipsDamagedCheckpointsWithReasons) {
 }
 
 TEST_F(CheckpointDirectoryTest, FindFailsWhenAllAreDamaged) {
-  CheckpointCommitter committer = Committer();
-  SaveStep(committer, 10);
+  Saved({10});
   SetContents(Directory(10) + "/manifest.json", "{}");
   const auto found = FindLatest(run_.path());
   EXPECT_EQ(found.status().code(), absl::StatusCode::kDataLoss);
@@ -371,9 +368,7 @@ TEST_F(CheckpointDirectoryTest, FindFailsWhenAllAreDamaged) {
 
 // Of a process that may open no more files, say: it starts again with a higher limit, and goes on from where it was.
 TEST_F(CheckpointDirectoryTest, FindReturnsErrorsThatAreNotDamage) {
-  CheckpointCommitter committer = Committer();
-  SaveStep(committer, 10);
-  SaveStep(committer, 20);
+  Saved({10, 20});
   absl::Status status;
   {
     const OpenFilesLimit limit(1);  // enough to list a directory
@@ -386,9 +381,7 @@ TEST_F(CheckpointDirectoryTest, FindReturnsErrorsThatAreNotDamage) {
 }
 
 TEST_F(CheckpointDirectoryTest, FindReturnsErrorsOfOtherVersions) {
-  CheckpointCommitter committer = Committer();
-  SaveStep(committer, 10);
-  SaveStep(committer, 20);
+  Saved({10, 20});
   SetFormat(20, kCheckpointFormat + 1);
   const absl::Status status = FindLatest(run_.path()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
@@ -396,9 +389,7 @@ TEST_F(CheckpointDirectoryTest, FindReturnsErrorsOfOtherVersions) {
 }
 
 TEST_F(CheckpointDirectoryTest, FindsTheNewestDespiteADanglingLatest) {
-  CheckpointCommitter committer = Committer();
-  SaveStep(committer, 10);
-  SaveStep(committer, 20);
+  CheckpointCommitter committer = Saved({10, 20});
   std::filesystem::remove_all(Directory(20));
   EXPECT_EQ(FindLatest(run_.path())->checkpoint.step, 10);
   SaveStep(committer, 30);
@@ -406,8 +397,7 @@ TEST_F(CheckpointDirectoryTest, FindsTheNewestDespiteADanglingLatest) {
 }
 
 TEST_F(CheckpointDirectoryTest, SetsLaterCheckpointsAside) {
-  CheckpointCommitter committer = Committer();
-  for (int64_t step = 10; step <= 40; step += 10) SaveStep(committer, step);
+  Saved({10, 20, 30, 40});
   const auto moved = SetAsideLaterCheckpoints(run_.path(), 20, Owner());
   const std::string aside = ".abandoned." + Owner();
   EXPECT_THAT(*moved, ElementsAre(Directory(30) + aside, Directory(40) + aside));

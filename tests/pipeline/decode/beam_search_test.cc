@@ -246,7 +246,7 @@ TEST(BeamSearchTest, TheFirstSamplesDoNotDependOnTheirNumber) {
   for (const Hypothesis& h : Search(model, options, 9, start)) EXPECT_GE(h.tokens.size(), 6u);
 }
 
-TEST(BeamSearchTest, AllIdsOfATokenizerMayBeGeneratedButItsStart) {
+TEST(BeamSearchTest, AllIdsOfATokenizerMayBeGeneratedButItsStartAndItsMask) {
   const auto generated = [](const BeamOptions& options) {
     std::set<int32_t> tokens;
     for (int32_t token = 0; token < 8; ++token) {
@@ -255,8 +255,8 @@ TEST(BeamSearchTest, AllIdsOfATokenizerMayBeGeneratedButItsStart) {
     return tokens;
   };
   EXPECT_THAT(generated({}), ::testing::ElementsAre(3, 4, 5, 6, 7));
-  const BeamOptions tokenizer{.beam = 1, .start_token = 4, .end_token = 6, .reserved_ids = false};
-  EXPECT_THAT(generated(tokenizer), ::testing::ElementsAre(0, 1, 2, 3, 5, 7));
+  const BeamOptions tokenizer{.beam = 1, .start_token = 4, .end_token = 6, .reserved_ids = false, .mask_token = 7};
+  EXPECT_THAT(generated(tokenizer), ::testing::ElementsAre(0, 1, 2, 3, 5));
   BeamSearch search(tokenizer, /*longest=*/5);
   EXPECT_EQ(search.live()[0].token, 4);
   const std::vector<int32_t> tokens = {6, 1, 2};

@@ -7,10 +7,9 @@
 #include <set>
 
 #include "gmock/gmock.h"
-#include "pipeline/decode/decode_command.h"
+#include "pipeline/decode/decode_buffers.h"
 #include "pipeline/decode/decode_driver.h"
-#include "pipeline/decode/decode_group.h"
-#include "pipeline/decode/decode_lane.h"
+#include "pipeline/decode/decode_links.h"
 #include "runtime/random.h"
 
 namespace hadal {

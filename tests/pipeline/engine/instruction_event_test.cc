@@ -13,12 +13,13 @@ TraceEvent EventIn(Operation operation) {
   return EventOf({.operation = operation, .chunk = 1, .micro_batch = 1}, kShape, /*rank=*/1, batches);
 }
 
-// Chunk 1 of rank 1 is global chunk 4, between the borders 3 and 4.
-TEST(InstructionEvent, ComputesAndMessagesHaveTheirChunkAndMicroBatch) {
+// Computes and messages have their chunk and their micro-batch of the whole step, the tail kinds alone. Chunk 1 of rank
+// 1 is global chunk 4, between the borders 3 and 4.
+TEST(InstructionEvent, SaysWhatItIsOf) {
   const struct {
     Operation operation;
     TraceKind kind;
-    int channel;
+    int channel, chunk = 1, micro_batch = 6;
   } rows[] = {{Operation::kReceiveForward, TraceKind::kReceive, 6},
               {Operation::kForward, TraceKind::kForward, -1},
               {Operation::kSendForward, TraceKind::kSend, 8},
@@ -26,34 +27,20 @@ TEST(InstructionEvent, ComputesAndMessagesHaveTheirChunkAndMicroBatch) {
               {Operation::kBackward, TraceKind::kBackward, -1},
               {Operation::kSendBackward, TraceKind::kSend, 7},
               {Operation::kBackwardInput, TraceKind::kBackward, -1},
-              {Operation::kBackwardWeight, TraceKind::kBackwardWeight, -1}};
+              {Operation::kBackwardWeight, TraceKind::kBackwardWeight, -1},
+              {Operation::kReduceTiedGradients, TraceKind::kTiedGradients, -1, -1, -1},
+              {Operation::kReduceOverReplicas, TraceKind::kReduceOverReplicas, -1, -1, -1},
+              {Operation::kGlobalNorm, TraceKind::kGlobalNorm, -1, -1, -1},
+              {Operation::kOptimizerStep, TraceKind::kOptimizer, -1, -1, -1},
+              {Operation::kGatherOverReplicas, TraceKind::kGatherOverReplicas, -1, -1, -1},
+              {Operation::kDistributeTiedWeights, TraceKind::kTiedWeights, -1, -1, -1}};
   for (const auto& row : rows) {
     SCOPED_TRACE(ToString(Instruction{.operation = row.operation}));
     const TraceEvent event = EventIn(row.operation);
     EXPECT_EQ(event.kind, row.kind);
-    EXPECT_EQ(event.chunk, 1);
-    EXPECT_EQ(event.micro_batch, 6) << "of the whole step";
+    EXPECT_EQ(event.chunk, row.chunk);
+    EXPECT_EQ(event.micro_batch, row.micro_batch);
     EXPECT_EQ(event.channel, row.channel);
-  }
-}
-
-TEST(InstructionEvent, TheTailHasKindsAlone) {
-  const struct {
-    Operation operation;
-    TraceKind kind;
-  } rows[] = {{Operation::kReduceTiedGradients, TraceKind::kTiedGradients},
-              {Operation::kReduceOverReplicas, TraceKind::kReduceOverReplicas},
-              {Operation::kGlobalNorm, TraceKind::kGlobalNorm},
-              {Operation::kOptimizerStep, TraceKind::kOptimizer},
-              {Operation::kGatherOverReplicas, TraceKind::kGatherOverReplicas},
-              {Operation::kDistributeTiedWeights, TraceKind::kTiedWeights}};
-  for (const auto& row : rows) {
-    SCOPED_TRACE(ToString(Instruction{.operation = row.operation}));
-    const TraceEvent event = EventIn(row.operation);
-    EXPECT_EQ(event.kind, row.kind);
-    EXPECT_EQ(event.chunk, -1);
-    EXPECT_EQ(event.micro_batch, -1);
-    EXPECT_EQ(event.channel, -1);
   }
 }
 

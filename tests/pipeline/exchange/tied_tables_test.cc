@@ -107,15 +107,10 @@ TEST(TiedTables, AStageThatIsAwayEndsTheWait) {
 // For InitializeParameters, which gives every slice its own values for any number of stages. The tables of target
 // embedding and head have 2 slices.
 ModelPlan UntiedPlan() {
-  return ModelPlan::Make({.encoder_layers = 1,
-                          .decoder_layers = 1,
-                          .d_model = 16,
-                          .d_ff = 16,
-                          .heads = 1,
-                          .source_vocabulary = 20,
-                          .target_vocabulary = 66000,
-                          .max_positions = 8,
-                          .sharing = EmbeddingSharing::kNone});
+  ModelOptions model = TinyModel({.d_model = 16, .d_ff = 16});
+  model.target_vocabulary = 66000;
+  model.sharing = EmbeddingSharing::kNone;
+  return ModelPlan::Make(model);
 }
 
 absl::Status Initialize(const ModelPlan& plan, Communicator& world) {

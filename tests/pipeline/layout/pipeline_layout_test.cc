@@ -5,6 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "layers/method_presets.h"
+#include "tests/support/tiny_plan.h"
 
 namespace hadal {
 namespace {
@@ -15,15 +16,15 @@ using ::testing::Not;
 
 // Sublayers: source embedding, 2 × 2 of the encoder, target embedding 5, 2 × 3 of the decoder, head 12.
 ModelPlan Plan(EmbeddingSharing sharing = EmbeddingSharing::kAll) {
-  return ModelPlan::Make({.encoder_layers = 2,
-                          .decoder_layers = 2,
-                          .d_model = 10,
-                          .d_ff = 30,
-                          .heads = 2,
-                          .source_vocabulary = 50,
-                          .target_vocabulary = 50,
-                          .max_positions = 12,
-                          .sharing = sharing});
+  ModelOptions model = TinyModel({.encoder_layers = 2,
+                                  .decoder_layers = 2,
+                                  .d_model = 10,
+                                  .d_ff = 30,
+                                  .heads = 2,
+                                  .vocabulary = 50,
+                                  .max_positions = 12});
+  model.sharing = sharing;
+  return ModelPlan::Make(model);
 }
 
 constexpr BatchOptions kBatch{.micro_batches = 7, .source_tokens = 20, .target_tokens = 16};

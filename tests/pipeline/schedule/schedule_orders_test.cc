@@ -10,28 +10,21 @@
 namespace hadal {
 namespace {
 
-TEST(Schedule1F1BTest, DrawsAsInThePaper) {
-  const ScheduleShape shape{.stages = 2, .chunks = 1, .micro_batches = 3};
-  EXPECT_EQ(DrawSchedule(*MakeSchedules(ScheduleKind::k1F1B, shape), shape, {}).value(),
+std::string Drawing(ScheduleKind kind, const ScheduleShape& shape, const SchedulePrintOptions& options = {}) {
+  return DrawSchedule(*MakeSchedules(kind, shape), shape, options).value();
+}
+
+// The first as in the paper; of gpipe all forwards come before all backwards.
+TEST(ScheduleOrdersTest, OfWholeBackwards) {
+  EXPECT_EQ(Drawing(ScheduleKind::k1F1B, {.stages = 2, .chunks = 1, .micro_batches = 3}),
             "rank 0  F0 F1 .  .  B0 -- F2 B1 -- .  B2 --\n"
             "rank 1  .  F0 B0 -- F1 B1 -- F2 B2 -- .  .\n"
             "12 units, 25.0% idle\n");
-}
-
-std::string Drawing(const ScheduleShape& shape) {
-  const auto programs = MakeSchedules(ScheduleKind::kGpipe, shape);
-  return programs.ok() ? DrawSchedule(*programs, shape, {}).value_or("") : programs.status().ToString();
-}
-
-TEST(ScheduleGpipeTest, AllForwardsComeBeforeAllBackwards) {
-  EXPECT_EQ(Drawing({.stages = 2, .chunks = 1, .micro_batches = 3}),
+  EXPECT_EQ(Drawing(ScheduleKind::kGpipe, {.stages = 2, .chunks = 1, .micro_batches = 3}),
             "rank 0  F0 F1 F2 .  .  .  B0 -- B1 -- B2 --\n"
             "rank 1  .  F0 F1 F2 B0 -- B1 -- B2 -- .  .\n"
             "12 units, 25.0% idle\n");
-}
-
-TEST(ScheduleGpipeTest, TwoChunksARank) {
-  EXPECT_EQ(Drawing({.stages = 2, .chunks = 2, .micro_batches = 2}),
+  EXPECT_EQ(Drawing(ScheduleKind::kGpipe, {.stages = 2, .chunks = 2, .micro_batches = 2}),
             "rank 0  F0a F1a F0b F1b .   .   .   B0b --  B1b --  B0a --  B1a --\n"
             "rank 1  .   F0a F1a F0b F1b B0b --  B1b --  B0a --  B1a --  .   .\n"
             "15 units, 20.0% idle\n");
@@ -39,7 +32,7 @@ TEST(ScheduleGpipeTest, TwoChunksARank) {
 
 TEST(ScheduleInterleavedTest, WarmUpShrinksByTwoARank) {
   const ScheduleShape shape{.stages = 4, .chunks = 2, .micro_batches = 8};
-  EXPECT_EQ(DrawSchedule(*MakeSchedules(ScheduleKind::kInterleaved1F1B, shape), shape, {.backward_units = 1}).value(),
+  EXPECT_EQ(Drawing(ScheduleKind::kInterleaved1F1B, shape, {.backward_units = 1}),
             "rank 0  F0a F1a F2a F3a F0b F1b F2b F3b F4a F5a F6a B0b F7a B1b .   .   F4b B2b F5b B3b F6b "
             "B0a F7b B1a B2a B3a .   B4b .   B5b .   B6b .   B7b B4a B5a B6a B7a\n"
             "rank 1  .   F0a F1a F2a F3a F0b F1b F2b F3b F4a B0b F5a B1b F6a B2b F7a B3b F4b B0a F5b B1a "
@@ -77,29 +70,24 @@ TEST(ScheduleInterleavedTest, NeverSlowerThan1F1BOfTheSameDepth) {
   }
 }
 
-TEST(ScheduleZbTest, TheWeightHalfFollowsTheSendOrComesSomeMicroBatchesLater) {
-  const ScheduleShape shape{.stages = 2, .chunks = 1, .micro_batches = 3};
-  EXPECT_EQ(DrawSchedule(*MakeSchedules(ScheduleKind::k1F1BSplit, shape), shape, {}).value(),
+// The weight half follows the send, or comes some micro-batches later; with free links only the way back is split; of
+// several chunks a later rank keeps more back.
+TEST(ScheduleOrdersTest, OfBackwardsInHalves) {
+  ScheduleShape shape{.stages = 2, .chunks = 1, .micro_batches = 3};
+  EXPECT_EQ(Drawing(ScheduleKind::k1F1BSplit, shape),
             "rank 0  F0 F1 .  B0 -- F2 B1 -- .  B2 --\n"
             "rank 1  .  F0 I0 W0 F1 I1 W1 F2 I2 W2 .\n"
             "11 units, 18.2% idle\n");
-  EXPECT_EQ(DrawSchedule(*MakeSchedules(ScheduleKind::kZbH1, shape), shape, {}).value(),
+  EXPECT_EQ(Drawing(ScheduleKind::kZbH1, shape),
             "rank 0  F0 F1 .  B0 -- F2 B1 -- B2 --\n"
             "rank 1  .  F0 I0 F1 I1 W0 F2 I2 W1 W2\n"
             "10 units, 10.0% idle\n");
-}
-
-TEST(ScheduleZbTest, WithFreeLinksOnlyTheWayBackIsSplit) {
-  const ScheduleShape shape{.stages = 2, .chunks = 1, .micro_batches = 3, .free_links = true};
-  EXPECT_EQ(DrawSchedule(*MakeSchedules(ScheduleKind::k1F1BSplit, shape), shape, {}).value(),
+  shape.free_links = true;
+  EXPECT_EQ(Drawing(ScheduleKind::k1F1BSplit, shape),
             "rank 0  F0 F1 .  .  B0 -- F2 B1 -- B2 --\n"
             "rank 1  .  F0 B0 -- F1 B1 -- F2 I2 W2 .\n"
             "11 units, 18.2% idle\n");
-}
-
-TEST(ScheduleZbTest, OfSeveralChunksALaterRankKeepsMoreBack) {
-  const ScheduleShape shape{.stages = 3, .chunks = 2, .micro_batches = 3};
-  EXPECT_EQ(DrawSchedule(*MakeSchedules(ScheduleKind::kInterleavedZb, shape), shape, {}).value(),
+  EXPECT_EQ(Drawing(ScheduleKind::kInterleavedZb, {.stages = 3, .chunks = 2, .micro_batches = 3}),
             "rank 0  F0a F1a F2a F0b F1b F2b .   .   I0b W0b I1b W1b I2b W2b B0a --  B1a --  B2a --\n"
             "rank 1  .   F0a F1a F2a F0b F1b F2b I0b .   I1b W0b I2b W1b I0a W2b I1a W0a I2a W1a W2a\n"
             "rank 2  .   .   F0a F1a F2a F0b I0b F1b I1b F2b I2b I0a W0b I1a W1b I2a W2b W0a W1a W2a\n"

@@ -10,7 +10,6 @@
 #include "gmock/gmock.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/comm/group_communicator.h"
-#include "runtime/comm/mpi_environment.h"
 #include "tests/runtime/comm/communicator_conformance.h"
 
 namespace hadal {

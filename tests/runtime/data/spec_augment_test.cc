@@ -1,4 +1,4 @@
-#include "runtime/data/spec_augment.h"
+#include "runtime/data/input_masks.h"
 
 #include <algorithm>
 #include <array>

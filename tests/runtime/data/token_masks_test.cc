@@ -1,6 +1,7 @@
 // Which tokens are masked, by what, and that batches change nothing.
-#include "runtime/data/token_masks.h"
+#include "runtime/data/input_masks.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <vector>
@@ -25,6 +26,10 @@ std::vector<std::vector<int32_t>> Sentences() {
   return sentences;
 }
 
+TokenMasking Masking(double share = 0.3) {
+  return {.share = share, .mask_token = kMask, .vocabulary = kVocabulary, .special = {0, 1, 2, 3, kMask}};
+}
+
 PackedBatch Masked(const TokenMasking& masking, const std::vector<int64_t>& samples, uint64_t seed = 1,
                    uint32_t epoch = 0) {
   static const auto& sentences = *new std::vector<std::vector<int32_t>>(Sentences());
@@ -44,9 +49,8 @@ std::vector<int64_t> AllSamples() {
 }
 
 TEST(TokenMasksTest, SharesAreThoseOfBert) {
-  const TokenMasking masking{.share = 0.3, .mask_token = kMask, .vocabulary = kVocabulary};
-  const PackedBatch batch = Masked(masking, AllSamples());
-  const PackedBatch plain = Masked({.share = 0, .mask_token = kMask, .vocabulary = kVocabulary}, AllSamples());
+  const PackedBatch batch = Masked(Masking(), AllSamples());
+  const PackedBatch plain = Masked(Masking(0), AllSamples());
   EXPECT_TRUE(plain.target.empty());
   ASSERT_EQ(plain.source.size(), batch.source.size());
   double ordinary = 0, masks = 0, kept = 0;
@@ -81,15 +85,16 @@ TEST(TokenMasksTest, SharesAreThoseOfBert) {
 }
 
 TEST(TokenMasksTest, OnlyMasks) {
-  const PackedBatch batch =
-      Masked({.share = 1, .only_mask = true, .mask_token = kMask, .vocabulary = kVocabulary}, {0, 1, 2});
+  TokenMasking masking = Masking(1);
+  masking.only_mask = true;
+  const PackedBatch batch = Masked(masking, {0, 1, 2});
   for (const int32_t row : batch.target_input) EXPECT_EQ(batch.source[static_cast<size_t>(row)], kMask);
   EXPECT_EQ(batch.target.size(), batch.source.size() - 6);  // </s> and the special token of each
 }
 
 // One after the other or together, in any order; another epoch or seed has other masks.
 TEST(TokenMasksTest, DependOnTheSampleAlone) {
-  const TokenMasking masking{.share = 0.3, .mask_token = kMask, .vocabulary = kVocabulary};
+  const TokenMasking masking = Masking();
   const PackedBatch together = Masked(masking, {8, 3, 19});
   std::vector<int32_t> source, target, rows;
   for (const int64_t sample : {8, 3, 19}) {
@@ -105,6 +110,50 @@ TEST(TokenMasksTest, DependOnTheSampleAlone) {
   EXPECT_EQ(together.target_offsets.back(), static_cast<int32_t>(target.size()));
   EXPECT_NE(Masked(masking, {8, 3, 19}, 2).source, source);
   EXPECT_NE(Masked(masking, {8, 3, 19}, 1, 1).source, source);
+}
+
+// Words of three tokens; a tokenizer's special tokens may have any ids. The masks are those that each word's first
+// token has without whole words.
+TEST(TokenMasksTest, WholeWords) {
+  const std::vector<int32_t> sentence = {1, 5, 6, 7, 10, 9, 0, 12, 13, 14, 59, 16, 58, 18, 19, 20};
+  PackedBatch plain;
+  for (int64_t sample = 0; sample < 200; ++sample) {
+    AppendSentence({.target = sentence, .has_source = false}, sample, plain);
+  }
+  plain.continues.resize(plain.target.size());
+  for (size_t row = 0; row < plain.target.size(); ++row) {
+    const size_t t = row % (sentence.size() + 1);
+    plain.continues[row] = t > 0 && t < sentence.size() && (t - 1) % 3 > 0;
+  }
+  TokenMasking masking{.share = 0.5, .only_mask = true, .mask_token = 9, .vocabulary = 60, .special = {2, 9, 58}};
+  PackedBatch tokens = plain, words = plain;
+  MaskTokens(masking, 1, 0, tokens);
+  masking.whole_words = true;
+  MaskTokens(masking, 1, 0, words);
+  const auto masked = [](const PackedBatch& batch, size_t row) {
+    return std::ranges::binary_search(batch.target_input, static_cast<int32_t>(row));
+  };
+  int partial = 0;
+  bool begun = false;
+  for (size_t row = 0; row < plain.target.size(); ++row) {
+    const int32_t token = plain.target[row];
+    const bool special = std::ranges::binary_search(masking.special, token);
+    if (special) {
+      EXPECT_FALSE(masked(words, row) || masked(tokens, row)) << token;
+      continue;
+    }
+    if (!plain.continues[row]) begun = masked(tokens, row);
+    EXPECT_EQ(masked(words, row), begun) << row;
+    partial += masked(tokens, row) != begun ? 1 : 0;
+    if (masked(words, row)) {
+      EXPECT_EQ(words.source[row], 9);
+    }
+  }
+  EXPECT_GT(partial, 100);
+  masking.only_mask = false;
+  PackedBatch random = plain;
+  MaskTokens(masking, 1, 0, random);
+  for (const int32_t row : random.target_input) EXPECT_NE(random.source[static_cast<size_t>(row)], 58);
 }
 
 }  // namespace

@@ -91,22 +91,22 @@ TEST_P(VocabularyTrainingTest, TooSmallNamesTheSmallestAndThatOneWorks) {
   EXPECT_TRUE(TrainVocabulary(options, kSentences).ok());
 }
 
-// SentencePiece would end the process at a word of more than 65,535 characters; a line of a text without spaces is one.
-TEST_P(VocabularyTrainingTest, AWordMayBeOfAnyLength) {
-  std::string word;
-  for (int i = 0; i < 40'000; ++i) word += "üx";
-  const absl::StatusOr<Vocabulary> vocabulary =
-      TrainVocabulary({.algorithm = GetParam(), .size = 18}, {word, "a short line"});
-  EXPECT_THAT(vocabulary->Encode("üx"), ::testing::Not(::testing::Contains(kUnknownToken)));
-}
-
-// It would leave such lines out without a word.
-TEST_P(VocabularyTrainingTest, ALineOfSeveralMegabytesIsTrainedOn) {
-  std::string line;
-  for (int i = 0; i < 200'000; ++i) line += "the zebra ";
-  const absl::StatusOr<Vocabulary> vocabulary =
-      TrainVocabulary({.algorithm = GetParam(), .size = 14}, {line, "the cat"});
-  EXPECT_THAT(vocabulary->Encode("zebra"), ::testing::Not(::testing::Contains(kUnknownToken)));
+// SentencePiece would end the process at a word of more than 65,535 characters (a line of a text without spaces is
+// one), and would leave a line of several megabytes out without a word.
+TEST_P(VocabularyTrainingTest, WordsAndLinesMayBeOfAnyLength) {
+  struct Case {
+    std::string part;
+    int times;
+    int32_t size;
+    std::string other_line, word;
+  };
+  for (const Case& c :
+       {Case{"üx", 40'000, 18, "a short line", "üx"}, {"the zebra ", 200'000, 14, "the cat", "zebra"}}) {
+    std::string line;
+    for (int i = 0; i < c.times; ++i) line += c.part;
+    const auto vocabulary = TrainVocabulary({.algorithm = GetParam(), .size = c.size}, {line, c.other_line});
+    EXPECT_THAT(vocabulary->Encode(c.word), ::testing::Not(::testing::Contains(kUnknownToken)));
+  }
 }
 
 TEST_P(VocabularyTrainingTest, NoTextIsAnError) {

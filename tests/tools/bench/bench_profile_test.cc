@@ -25,14 +25,13 @@ constexpr int32_t kVocabulary = 40;
 
 TrainOptions SmallRun(ResidualMethod method = ResidualMethod::kDeepNorm) {
   TrainOptions options;
-  options.model = {.encoder_layers = 3,
-                   .decoder_layers = 2,
-                   .d_model = 16,
-                   .d_ff = 32,
-                   .heads = 2,
-                   .source_vocabulary = kVocabulary,
-                   .target_vocabulary = kVocabulary,
-                   .max_positions = 16};
+  options.model = TinyModel({.encoder_layers = 3,
+                             .decoder_layers = 2,
+                             .d_model = 16,
+                             .d_ff = 32,
+                             .heads = 2,
+                             .vocabulary = kVocabulary,
+                             .max_positions = 16});
   ApplyResidualMethod(method, options.model);
   options.batch = {.micro_batches = 2, .source_tokens = 32, .target_tokens = 32};
   return options;
@@ -136,6 +135,10 @@ TEST(ProfiledCosts, AnotherModelOrMicroBatchIsRefused) {
   EXPECT_THAT(std::string(wider.message()), HasSubstr("d_ff 32, this model has 64"));
   const auto streams = MakeProfiledCosts(profile, SmallRun(ResidualMethod::kMhc).model, std::nullopt).status();
   EXPECT_THAT(std::string(streams.message()), HasSubstr("residual streams 1, this model has 4"));
+  ModelOptions permuted = SmallRun().model;
+  permuted.decoder.residual_mixing = HyperMixing::kPermutations;
+  EXPECT_THAT(std::string(MakeProfiledCosts(profile, permuted, std::nullopt).status().message()),
+              HasSubstr("residual_mixing \"sinkhorn\", this model has \"permutations\""));
   ModelOptions adaptive = SmallRun().model;
   adaptive.adaptive_cutoffs = {.ids = {10}, .count = 1};
   EXPECT_THAT(std::string(MakeProfiledCosts(profile, adaptive, std::nullopt).status().message()),

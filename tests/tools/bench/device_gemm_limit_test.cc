@@ -1,6 +1,6 @@
 // The limit of a device runs what a training step has launched, all of it, and leaves training as it was.
 #include "layers/parameter_store.h"
-#include "tools/bench/gemm_limit.h"
+#include "tools/bench/bench_step.h"
 
 #include <tuple>
 
@@ -104,21 +104,21 @@ TEST(DeviceGemmLimit, RunsTheStepsProductsAndNothingElse) {
         Training training(storage, recompute_every);
         HADAL_RETURN_IF_ERROR(training.Prepare(communicator));
         HADAL_ASSIGN_OR_RETURN(const Products noted, training.NotedStep());
-        DeviceGemmLimit limit(training.device(), noted);
-        EXPECT_EQ(limit.flops(), training.flops().linear + training.flops().recomputed_linear);
-        EXPECT_EQ(limit.ways().size(), 2u);
+        const GemmLimit limit = DeviceGemmLimit(training.device(), noted);
+        EXPECT_EQ(limit.flops, training.flops().linear + training.flops().recomputed_linear);
+        EXPECT_EQ(limit.ways.size(), 2u);
 
         Products again;
         training.device().NoteProducts(&again);
         int64_t launches = training.device().launches();
-        limit.Run(0);
+        limit.run(0);
         training.device().NoteProducts(nullptr);
         EXPECT_EQ(training.device().launches() - launches, static_cast<int64_t>(noted.size()));
         EXPECT_EQ(again.size(), noted.size());
         for (size_t i = 0; i < again.size(); ++i) EXPECT_EQ(Fields(again[i]), Fields(noted[i])) << "product " << i;
 
         launches = training.device().launches();
-        limit.Run(1);
+        limit.run(1);
         EXPECT_EQ(training.device().launches() - launches, 1);
 
         HADAL_ASSIGN_OR_RETURN(const Products next, training.NotedStep());
@@ -138,10 +138,10 @@ TEST(DeviceGemmLimit, ChangesNoStep) {
       Training training(Storage::kFloat32, 2);
       HADAL_RETURN_IF_ERROR(training.Prepare(communicator));
       HADAL_ASSIGN_OR_RETURN(Products products, training.NotedStep());
-      DeviceGemmLimit limit(training.device(), std::move(products));
+      const GemmLimit limit = DeviceGemmLimit(training.device(), std::move(products));
       for (int i = 0; i < 3; ++i) {
         for (const size_t way : {0, 1}) {
-          if (with_limit) limit.Run(way);
+          if (with_limit) limit.run(way);
         }
         HADAL_ASSIGN_OR_RETURN(const double norm, training.Step());
         norms[with_limit ? 1 : 0].push_back(norm);
@@ -159,9 +159,9 @@ TEST(DeviceGemmLimit, OneWayWhereNoGraphFits) {
     HADAL_RETURN_IF_ERROR(training.Prepare(communicator));
     HADAL_ASSIGN_OR_RETURN(Products products, training.NotedStep());
     training.device().RefuseGraphs();
-    DeviceGemmLimit limit(training.device(), std::move(products));
-    EXPECT_EQ(limit.ways().size(), 1u);
-    limit.Run(0);
+    const GemmLimit limit = DeviceGemmLimit(training.device(), std::move(products));
+    EXPECT_EQ(limit.ways.size(), 1u);
+    limit.run(0);
     return training.Step().status();
   });
   EXPECT_TRUE(status.ok()) << status;

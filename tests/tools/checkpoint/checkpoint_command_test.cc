@@ -75,6 +75,8 @@ TEST_F(CheckpointCommandTest, LsShowsARunWithItsMarksAndItsDamage) {
   // No score, and three ranks' files, a vocabulary, the manifest.
   EXPECT_THAT(outcome, testing::ContainsRegex("step_00000007 +6 +1\\.25 +- +[0-9]+ +5  20"));
   EXPECT_EQ(Checkpoint({"ls", run_ / "checkpoints"}).out, outcome);
+  EXPECT_EQ(Output(0, {"ls", run_.path(), "--parameters"}).find(outcome + "  "), 0u) << "then the parameters";
+  EXPECT_THAT(Output(0, {"ls", run_.path(), "--parameters"}), HasSubstr("\n  encoder.layers.0.fc1.weight [6, 4]\n"));
 }
 
 TEST_F(CheckpointCommandTest, TheBestOfAnotherMetricAreMarkedAndAveraged) {
@@ -328,26 +330,21 @@ TEST_F(CheckpointAverageTest, AveragesGivenCheckpoints) {
   EXPECT_THAT(Error(2, {"average", steps_[0], "--out", out}), HasSubstr("already exists"));
 }
 
-TEST_F(CheckpointAverageTest, ModelsOfDifferentVocabulariesHaveNoAverage) {
-  const TemporaryDirectory elsewhere;
-  SmallState state(SmallParameters(), 3);
-  CheckpointCommitter committer = SmallCommitter(elsewhere.path());
-  const auto other = Save(committer, state, {.vocabulary = "another"}).value();
-  EXPECT_THAT(Error(2, {"average", steps_[0], other.directory, "--out", run_ / "mean"}),
-              HasSubstr(other.directory + ": its vocabulary differs from that of " + steps_[0]));
-  EXPECT_FALSE(PathExists(run_ / "mean"));
-}
-
-TEST_F(CheckpointAverageTest, ModelsThatDifferHaveNoAverage) {
-  const TemporaryDirectory elsewhere;
+TEST_F(CheckpointAverageTest, ModelsOfDifferentVocabulariesOrParametersHaveNoAverage) {
   std::vector<CheckpointParameter> parameters = SmallParameters();
-  parameters[1].name = "encoder.layers.0.fc2.weight";
-  SmallState state(parameters, 3);
-  CheckpointCommitter committer = SmallCommitter(elsewhere.path(), {}, parameters);
-  const auto other = Save(committer, state).value();
-  EXPECT_THAT(Error(2, {"average", steps_[0], other.directory, "--out", run_ / "mean"}),
-              HasSubstr(other.directory + ": the checkpoint is of another model"));
-  EXPECT_FALSE(PathExists(run_ / "mean"));
+  for (const bool of_vocabulary : {true, false}) {
+    if (!of_vocabulary) parameters[1].name = "encoder.layers.0.fc2.weight";
+    const TemporaryDirectory elsewhere;
+    SmallState state(parameters, 3);
+    CheckpointCommitter committer = SmallCommitter(elsewhere.path(), {}, parameters);
+    SaveOptions options;
+    if (of_vocabulary) options.vocabulary = "another";
+    const auto other = Save(committer, state, options).value();
+    EXPECT_THAT(Error(2, {"average", steps_[0], other.directory, "--out", run_ / "mean"}),
+                HasSubstr(other.directory + (of_vocabulary ? ": its vocabulary differs from that of " + steps_[0]
+                                                           : ": the checkpoint is of another model")));
+    EXPECT_FALSE(PathExists(run_ / "mean"));
+  }
 }
 
 TEST_F(CheckpointAverageTest, WhatIsWrittenIsOnTheDevice) {

@@ -108,11 +108,6 @@ TEST_F(CheckpointImportTest, EachSideHasItsOwnVocabulary) {
   EXPECT_EQ(ImportCheckpoint({.source = plain, .out = folder_ / "two_back"}, out), absl::OkStatus());
 }
 
-TEST_F(CheckpointImportTest, NothingIsReplaced) {
-  ASSERT_TRUE(Import().ok());
-  EXPECT_TRUE(absl::IsAlreadyExists(Import()));
-}
-
 TEST_F(CheckpointImportTest, WhatDiffersFromTheSettingsIsNamed) {
   EXPECT_THAT(ErrorAfter([](nlohmann::json& json) { json["model"]["d_ff"] = 16; }),
               HasSubstr("encoder.layers.0.fc1.weight is F32 [12, 8], its settings give F32 [16, 8]"));

@@ -74,6 +74,13 @@ TEST_F(ConfigOriginTest, AListIsPlacedAtItsFirstEntry) {
             "pipeline.split: entry 2\n  " + base + ":2:3: pipeline.split = [3, 7]");
 }
 
+TEST_F(ConfigOriginTest, FieldsOfAModelArePlacedToo) {
+  const std::string base = File("base.textproto", "model {\n  heads: 8\n  block { kv_heads: 3 }\n}");
+  EXPECT_EQ(Explained("model: block.kv_heads = 3 must divide heads = 8", {base}, {}),
+            "model: block.kv_heads = 3 must divide heads = 8\n  " + base + ":3:11: model.block.kv_heads = 3\n  " +
+                base + ":2:3: model.heads = 8");
+}
+
 TEST_F(ConfigOriginTest, ARunDirectoryIsItsResolvedConfig) {
   std::filesystem::create_directory(directory_ / "run");
   File("run/config.resolved.textproto", "seed: 3\nmodel { heads: 2 }");

@@ -13,9 +13,6 @@
 namespace hadal {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-
 void ForEachField(const MessageDescriptor& message, const std::string& parent,
                   const std::function<void(const std::string&, const FieldDescriptor&)>& visit) {
   for (int i = 0; i < message.field_count(); ++i) {
@@ -102,46 +99,27 @@ constexpr char kText[] =
     "  d_ff: }\n"                    // 4
     "pipeline < split: [1, x, 3] >\n";
 
-TEST(FieldAt, NamesTheFieldWhoseValueStandsThere) {
-  const FieldAtPosition field = FieldAt(kText, {0, 6});
-  EXPECT_THAT(field.path, ElementsAre("seed"));
-  EXPECT_TRUE(field.in_value);
-  EXPECT_EQ(field.value_text, "7");
-  EXPECT_EQ(field.name, (TextPosition{0, 0}));
-}
-
-TEST(FieldAt, IsEmptyBeforeTheFirstField) {
-  EXPECT_THAT(FieldAt(kText, {0, 0}).path, IsEmpty());
-  EXPECT_THAT(FieldAt("", {0, 0}).path, IsEmpty());
-}
-
-TEST(FieldAt, JoinsAValueOfSeveralTokens) {
-  const FieldAtPosition negative = FieldAt(kText, {2, 9});
-  EXPECT_THAT(negative.path, ElementsAre("model", "heads"));
-  EXPECT_EQ(negative.value_text, "-8foo");
-  const FieldAtPosition digits_first = FieldAt(kText, {3, 23});  // where the tokenizer objects: behind "1f"
-  EXPECT_THAT(digits_first.path, ElementsAre("model", "residual", "method"));
-  EXPECT_EQ(digits_first.value_text, "1f1b");
-  EXPECT_EQ(digits_first.value, (TextPosition{3, 21}));
-}
-
-TEST(FieldAt, SeesAMissingValue) {
-  const FieldAtPosition field = FieldAt(kText, {4, 8});
-  EXPECT_THAT(field.path, ElementsAre("model", "d_ff"));
-  EXPECT_TRUE(field.in_value);
-  EXPECT_EQ(field.value_text, "");
-}
-
-TEST(FieldAt, FindsTheElementOfAList) {
-  const FieldAtPosition field = FieldAt("pipeline < split: [1, x, 3] >", {0, 22});
-  EXPECT_THAT(field.path, ElementsAre("pipeline", "split"));
-  EXPECT_EQ(field.value_text, "x");
-}
-
-TEST(FieldAt, IsTheGroupAfterAGroupHasClosed) {
-  const FieldAtPosition field = FieldAt("model { heads: 8 } }", {0, 19});
-  EXPECT_FALSE(field.in_value);
-  EXPECT_THAT(field.path, IsEmpty());
+TEST(FieldAt, IsTheFieldWhoseValueStandsThere) {
+  struct Case {
+    const char *what, *text;
+    TextPosition at;
+    std::vector<std::string> path;  // empty: no field's value stands there
+    std::string value;
+  };
+  for (const Case& c : {Case{"a value", kText, {0, 6}, {"seed"}, "7"},
+                        Case{"before the first field", kText, {0, 0}, {}, ""}, Case{"nothing", "", {0, 0}, {}, ""},
+                        Case{"a value of several tokens", kText, {2, 9}, {"model", "heads"}, "-8foo"},
+                        Case{"where the tokenizer objects", kText, {3, 23}, {"model", "residual", "method"}, "1f1b"},
+                        Case{"a missing value", kText, {4, 8}, {"model", "d_ff"}, ""},
+                        Case{"in a list", "pipeline < split: [1, x, 3] >", {0, 22}, {"pipeline", "split"}, "x"},
+                        Case{"behind the last group", "model { heads: 8 } }", {0, 19}, {}, ""}}) {
+    const FieldAtPosition field = FieldAt(c.text, c.at);
+    EXPECT_EQ(field.path, c.path) << c.what;
+    EXPECT_EQ(field.in_value, !c.path.empty()) << c.what;
+    EXPECT_EQ(field.value_text, c.value) << c.what;
+  }
+  EXPECT_EQ(FieldAt(kText, {0, 6}).name, (TextPosition{0, 0}));
+  EXPECT_EQ(FieldAt(kText, {3, 23}).value, (TextPosition{3, 21}));
 }
 
 TEST(EditDistance, CountsInsertionsDeletionsSubstitutionsAndSwaps) {

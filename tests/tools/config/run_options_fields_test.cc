@@ -102,13 +102,13 @@ constexpr char kEveryField[] = R"(
             residual { method: "branchnorm" growth_updates: 123 } }
     data { train: "t" validation: "v" max_left_out: 0.25 sampling_temperature: [1, 5]
            spec_augment { frequency_masks: 1 frequency_width: 13 time_masks: 3 time_width: 55 time_share: 0.5 }
-           masking { share: 0.25 replacement: "mask" } }
+           masking { share: 0.25 replacement: "mask" whole_words: true } }
     batch { micro_batches: 7 source_tokens: 333 target_tokens: 444 }
     pipeline { stages: 2 chunks: 2 schedule: "interleaved_1f1b" split: [2, 5, 8] outstanding_sends: 3 recompute_auto: true
                memory_limit_bytes: 1234567890123 wait_timeout_seconds: 1.5 threads: 6 replicas: 3 optimizer_sharding: "none"
                placement: "stages_together" transport: "host" graphs: "off" }
     optimizer { beta1: 0.8 beta2: 0.95 epsilon: 1e-6 weight_decay: 0.01 clip_norm: 0.5 decay_of: "matrices" frozen: "encoder.*" kind: "muon"
-                muon { momentum: 0.9 nesterov: false steps: 6 coefficients: [3, -4, 2] scale: "original" rate_factor: 40 } }
+                muon { momentum: 0.9 nesterov: false steps: 6 coefficients: [2, -1.5, 0.5] scale: "original" rate_factor: 40 } }
     learning_rate { schedule: "polynomial" peak: 0.001 warmup_updates: 11 warmup_initial_rate: 1e-5 end_rate: 1e-6 power: 2
                     decay_fraction: 0.1 decay_shape: "cosine" }
     stop { steps: 5000 epochs: 1.5 minutes: 2.5 patience: 4 }
@@ -190,7 +190,7 @@ TEST(RunOptionsFields, EveryOtherFieldArrives) {
   EXPECT_EQ(train.optimizer.kind, OptimizerKind::kMuon);
   EXPECT_EQ(train.optimizer.muon, (MuonOptions{.momentum = 0.9,
                                                .nesterov = false,
-                                               .iteration = {.steps = 6, .a = 3, .b = -4, .c = 2},
+                                               .iteration = {.steps = 6, .a = 2, .b = -1.5, .c = 0.5},
                                                .scale = MuonScale::kOriginal,
                                                .rate_factor = 40}));
   EXPECT_EQ(train.validation.metric, ValidationMetric::kChrf);

@@ -81,6 +81,9 @@ TEST(RunOptions, ValuesSetByCodeAreCheckedToo) {
   config.mutable_batch()->set_micro_batches(0);
   EXPECT_EQ(MakeRunOptions(config).status().message(),
             "batch.micro_batches = 0 is not allowed; it must be an integer in [1, 65536]");
+  config.clear_batch();
+  config.mutable_model()->mutable_block()->set_window(-1);
+  EXPECT_THAT(MakeRunOptions(config).status().message(), HasSubstr("model.block.window = -1 is not allowed"));
 }
 
 TEST(RunOptions, WarnsWhenTheRunEndsInsideWarmUpOrGrowth) {
@@ -120,7 +123,8 @@ TEST(RunOptions, LanguageModels) {
 
 TEST(RunOptions, EncodersAlone) {
   const std::string text =
-      "data { train: \"t\" masking { share: 0.3 replacement: \"mask\" } } model { encoder_layers: 24 "
+      "data { train: \"t\" masking { share: 0.3 replacement: \"mask\" whole_words: true } } "
+      "model { encoder_layers: 24 "
       "decoder_layers: 0 } stop { minutes: 1 }";
   RunOptions run = OptionsOf(text);
   EXPECT_THAT(run.warnings, IsEmpty());
@@ -131,12 +135,54 @@ TEST(RunOptions, EncodersAlone) {
   corpus.target_vocabulary.size = 100;
   EXPECT_THAT(FollowCorpus(corpus, run.train).message(), HasSubstr("prepare --monolingual --mask-token"));
   corpus.mask_token = 99;
+  corpus.special_tokens = {5, 99};
   EXPECT_TRUE(FollowCorpus(corpus, run.train).ok());
+  EXPECT_TRUE(run.train.masking->whole_words);
+  EXPECT_EQ(run.train.masking->special, corpus.special_tokens);
   EXPECT_EQ(run.train.masking->mask_token, 99);
   EXPECT_EQ(run.train.masking->vocabulary, 100);
   run.train.validation = {.every_steps = 1, .bleu_sentences = 3};
   run.train.validation_data = "v";
   EXPECT_THAT(CheckTrainable(run.train).message(), HasSubstr("is an encoder alone"));
+}
+
+TEST(RunOptions, IterationsThatDivergeAreRefused) {
+  const auto muon = [](const std::string& fields) { return "optimizer { kind: \"muon\" muon { " + fields + " } }"; };
+  for (const char* diverging :
+       {"coefficients: [100, 0, 0]", "coefficients: [3.4445, -4.775, 2.3]", "coefficients: [2, 0, 0] steps: 99"}) {
+    EXPECT_THAT(ErrorOf(muon(diverging)), HasSubstr("optimizer.muon.coefficients diverge"));
+  }
+  for (const char* bounded : {"steps: 99", "coefficients: [1.5, -0.5, 0]", "coefficients: [2, 0, 0]"}) {
+    OptionsOf(muon(bounded));
+  }
+}
+
+TEST(CheckFieldsWithEffect, NamesTheFieldAndWhatLeavesItWithoutEffect) {
+  const auto refusal = [](const std::string& text) {
+    return std::string(CheckFieldsWithEffect(Parsed(text)).message());
+  };
+  const auto block = [&](const std::string& fields) { return refusal("model { block { " + fields + " } }"); };
+  EXPECT_EQ(
+      block("rotary_theta: 500"),
+      "model.block.rotary_theta = 500 has no effect: model.block.positions is not \"rotary\". Leave it out, or set "
+      "it to 10000, the default.");
+  for (const std::string field : {"rotary_share: 0.5", "rotary_scaling: 8", "rotary_local_theta: 9 window: 3"}) {
+    EXPECT_THAT(block(field), HasSubstr("model.block.positions is not \"rotary\""));
+    EXPECT_EQ(block("positions: \"rotary\" " + field), "");
+  }
+  EXPECT_THAT(block("positions: \"rotary\" rotary_scaling_positions: 9"), HasSubstr("model.block.rotary_scaling is 1"));
+  EXPECT_THAT(block("positions: \"rotary\" rotary_local_theta: 9"), HasSubstr("model.block.window is 0"));
+  EXPECT_THAT(block("global_every: 3"), HasSubstr("model.block.window is 0"));
+  EXPECT_EQ(block("global_every: 3 window: 3"), "");
+  EXPECT_THAT(block("initial_depth_factor: true"), HasSubstr("model.block.initial_deviation is 0"));
+  EXPECT_EQ(block("initial_depth_factor: true initial_deviation: 0.02"), "");
+  EXPECT_THAT(refusal("optimizer { muon { steps: 4 } }"),
+              HasSubstr("optimizer.muon.steps = 4 has no effect: optimizer.kind"));
+  EXPECT_EQ(refusal("optimizer { muon { steps: 4 } kind: \"muon\" }"), "");
+  EXPECT_THAT(refusal("data { masking { share: 0.3 } }"), HasSubstr("data.masking.share = 0.3 has no effect"));
+  EXPECT_EQ(refusal("data { masking { share: 0.3 } } model { decoder_layers: 0 }"), "");
+  EXPECT_EQ(refusal("optimizer { muon { steps: 5 coefficients: [] } } data { masking { share: 0.15 } }"), "")
+      << "the defaults";
 }
 
 TEST(CheckTrainable, LanguageModelsHaveNoBleu) {

@@ -52,6 +52,7 @@ TEST(ShippedConfigs, EachPartLoadsAloneAndEveryCompositionConverts) {
           const auto config = LoadConfig({base, size, depth, method}, {}).value();
           const auto options = MakeRunOptions(config);
           ASSERT_TRUE(options.ok()) << base << " " << size << " " << depth << " " << method << ": " << options.status();
+          EXPECT_EQ(CheckFieldsWithEffect(config), absl::OkStatus());
           const bool fades = method.find("b2t_no_ln") != std::string::npos && options->train.model.encoder_layers >= 50;
           if (fades) continue;  // from which depth on it warns depends on the width
           EXPECT_THAT(options->warnings, IsEmpty()) << base << " " << size << " " << depth << " " << method;
@@ -61,27 +62,35 @@ TEST(ShippedConfigs, EachPartLoadsAloneAndEveryCompositionConverts) {
   }
 }
 
-TEST(ShippedConfigs, TheLanguageModelTakesEveryMethod) {
-  const std::string configs = HADAL_CONFIGS, base = configs + "/language_model/base.textproto";
-  for (const std::string& method : FilesIn(configs + "/method")) {
-    const auto config = LoadConfig({base, method}, {}).value();
-    const auto options = MakeRunOptions(config);
-    ASSERT_TRUE(options.ok()) << method << ": " << options.status();
-    EXPECT_TRUE(CheckTrainable(options->train).ok());
-    EXPECT_FALSE(options->train.model.has_encoder());
-    EXPECT_THAT(options->warnings, IsEmpty()) << method;
+TEST(ShippedConfigs, TheLanguageModelAndTheEncoderAloneOnBertsBlockTakeEveryMethod) {
+  const std::string configs = HADAL_CONFIGS;
+  const std::vector<std::string> bases[] = {
+      {configs + "/language_model/base.textproto"},
+      {configs + "/masked_language_model/base.textproto", configs + "/block/bert.textproto"}};
+  for (const bool masked : {false, true}) {
+    for (const std::string& method : FilesIn(configs + "/method")) {
+      std::vector<std::string> files = bases[masked];
+      files.push_back(method);
+      const auto config = LoadConfig(files, {}).value();
+      const auto options = MakeRunOptions(config);
+      ASSERT_TRUE(options.ok()) << method << ": " << options.status();
+      EXPECT_TRUE(CheckTrainable(options->train).ok());
+      EXPECT_EQ(options->train.model.has_encoder(), masked);
+      EXPECT_EQ(options->train.masking.has_value(), masked);
+      EXPECT_EQ(CheckFieldsWithEffect(config), absl::OkStatus()) << method;
+      EXPECT_THAT(options->warnings, IsEmpty()) << method;
+    }
   }
 }
 
-TEST(ShippedConfigs, TheEncoderAloneTakesEveryMethodOnBertsBlock) {
-  const std::string configs = HADAL_CONFIGS, base = configs + "/masked_language_model/base.textproto";
-  for (const std::string& method : FilesIn(configs + "/method")) {
-    const auto config = LoadConfig({base, configs + "/block/bert.textproto", method}, {}).value();
-    const auto options = MakeRunOptions(config);
-    ASSERT_TRUE(options.ok()) << method << ": " << options.status();
-    EXPECT_TRUE(CheckTrainable(options->train).ok());
-    EXPECT_TRUE(options->train.masking.has_value());
-    EXPECT_THAT(options->warnings, IsEmpty()) << method;
+TEST(ShippedConfigs, ABlockLeavesNothingOfAnother) {
+  const std::vector<std::string> blocks = FilesIn(std::string(HADAL_CONFIGS) + "/block");
+  for (const std::string& block : blocks) {
+    const auto alone = LoadConfig({block}, {}).value();
+    EXPECT_EQ(CheckFieldsWithEffect(alone), absl::OkStatus()) << block;
+    for (const std::string& before : blocks) {
+      EXPECT_EQ(LoadConfig({before, block}, {}).value().DebugString(), alone.DebugString()) << before << " " << block;
+    }
   }
 }
 

@@ -52,19 +52,19 @@ TEST_F(CleaningReportTest, FindingsAreCountedAndSkippedOnlyByFilters) {
   ASSERT_TRUE(Run().ok());
   EXPECT_THAT(Pairs("train"), ElementsAre("a b/x y", "c d/z z", "c d/z z", "c d/x y", "e/e", "f/x y z", "g/x y z z"));
   EXPECT_EQ(Report(), nlohmann::json::parse(R"({"max_tokens": 5, "length_ratio": 3, "splits": {
-      "train": [{"text": "en-de", "pairs": 10, "not_utf8": 1, "empty": 1, "held_out": 1, "duplicates": 1,
+      "train": [{"text": "en-de", "pairs": 10, "invalid": 1, "empty": 1, "held_out": 1, "duplicates": 1,
                  "repeated_sources": 2, "repeated_targets": 2, "equal_sides": 1, "too_long": 1, "high_ratio": 1,
                  "kept": 7}],
-      "valid": [{"text": "en-de", "pairs": 3, "not_utf8": 0, "empty": 0, "duplicates": 1, "repeated_sources": 1,
+      "valid": [{"text": "en-de", "pairs": 3, "invalid": 0, "empty": 0, "duplicates": 1, "repeated_sources": 1,
                  "repeated_targets": 1, "equal_sides": 0, "too_long": 0, "high_ratio": 1, "kept": 3}]}})"));
   EXPECT_THAT(
       out_.str(),
       HasSubstr(
-          "       pairs  not UTF-8  empty  valid/test  duplicates  same source  same target  source=target  too long  "
+          "       pairs  invalid  empty  valid/test  duplicates  same source  same target  source=target  too long  "
           "ratio>3  kept\n"
-          "train     10          1      1           1           1            2            2              1         1  "
+          "train     10        1      1           1           1            2            2              1         1  "
           "      1     7\n"
-          "valid      3          0      0                       1            1            1              0         0  "
+          "valid      3        0      0                       1            1            1              0         0  "
           "      1     3\n"));
 
   options_.drop_duplicates = options_.drop_test_overlap = true;
@@ -75,8 +75,9 @@ TEST_F(CleaningReportTest, FindingsAreCountedAndSkippedOnlyByFilters) {
   const nlohmann::json train = Report()["splits"]["train"][0];
   EXPECT_EQ(train["dropped"], nlohmann::json::parse(R"({"held_out": 1, "duplicates": 1, "high_ratio": 2})"));
   EXPECT_EQ(train["kept"], 3);
-  EXPECT_THAT(out_.str(), HasSubstr("skipped 7 of 10 (70%): 1 with an empty side, 1 longer than 5 tokens, 1 not UTF-8, "
-                                    "1 in validation or test text, 1 duplicates, 2 with a length ratio over 2.5"));
+  EXPECT_THAT(out_.str(),
+              HasSubstr("skipped 7 of 10 (70%): 1 with an empty side, 1 longer than 5 tokens, 1 not UTF-8 "
+                        "or broken JSON, 1 in validation or test text, 1 duplicates, 2 with a length ratio over 2.5"));
 }
 
 // A direction's texts are compared with each other, and with no other direction's.
@@ -133,7 +134,7 @@ TEST_F(CleaningReportTest, PlainTextHasNoCountsOfTwoSides) {
   options_.train = {{"", Path("train")}};
   ASSERT_TRUE(Run().ok());
   EXPECT_EQ(Report(), nlohmann::json::parse(R"({"max_tokens": 256, "splits": {
-      "train": [{"text": "train", "pairs": 3, "not_utf8": 0, "empty": 0, "held_out": 0, "duplicates": 1, "too_long": 0,
+      "train": [{"text": "train", "pairs": 3, "invalid": 0, "empty": 0, "held_out": 0, "duplicates": 1, "too_long": 0,
                  "kept": 3}]}})"));
 }
 
@@ -172,8 +173,10 @@ std::string Refusal(const SkippedLines& skipped, int64_t lines, const PrepareOpt
 
 TEST(SkippedLines, CountsShareAndReasonsAreSaid) {
   EXPECT_EQ(DescribeSkipped({}, 5, {}), "nothing skipped");
-  EXPECT_EQ(DescribeSkipped({.invalid = 1, .empty = 2, .too_long = 1000}, 40000, {}),
-            "skipped 1,003 of 40,000 (2.51%): 2 with an empty side, 1,000 longer than 256 tokens, 1 not UTF-8");
+  EXPECT_EQ(
+      DescribeSkipped({.invalid = 1, .empty = 2, .too_long = 1000}, 40000, {}),
+      "skipped 1,003 of 40,000 (2.51%): 2 with an empty side, 1,000 longer than 256 tokens, 1 not UTF-8 or broken "
+      "JSON");
   EXPECT_EQ(DescribeSkipped({.held_out = 1, .duplicates = 2, .high_ratio = 3}, 12, {.max_length_ratio = 1.5}),
             "skipped 6 of 12 (50%): 1 in validation or test text, 2 duplicates, 3 with a length ratio over 1.5");
   EXPECT_EQ(DescribeSkipped({.empty = 2}, 4, {.monolingual = true}), "skipped 2 of 4 (50%): 2 empty");

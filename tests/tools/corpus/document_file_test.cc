@@ -1,6 +1,6 @@
 // Documents of JSON Lines, plain text and Megatron-LM's token files, as they come from other programs, and what is
 // refused by name.
-#include "tools/corpus/document_file.h"
+#include "tools/corpus/parallel_text.h"
 
 #include <zlib.h>
 #include <zstd.h>
@@ -55,11 +55,11 @@ TEST_F(DocumentFileTest, ALineOfJsonIsADocument) {
 }
 
 TEST_F(DocumentFileTest, AFieldThatIsMissingIsNamedWithThoseThatAreThere) {
-  EXPECT_THAT(Message(ReadText(kJson, "content")),
+  EXPECT_THAT(ReadText(kJson, "content")->front(),
               AllOf(HasSubstr("text:1: no text in the field \"content\""), HasSubstr("has text in body, text")));
-  EXPECT_THAT(Message(ReadText("{\"text\": \"a\"}\n{\"text\": 3}\n")), HasSubstr("text:2: no text in the field"));
-  EXPECT_THAT(Message(ReadText("{\"text\": \"a\"}\n{\"text\"\n")), HasSubstr("text:2"));
-  EXPECT_THAT(Message(ReadText("{\"text\": \"a\"}\n[]\n")), HasSubstr("text:2"));
+  EXPECT_THAT(*ReadText("{\"text\": \"a\"}\n{\"text\": 3}\n{\"text\"\n[]\n{\"text\": \"b\"}\n"),
+              ElementsAre("a", HasSubstr("text:2: no text in the field"), HasSubstr("text:3: not valid"),
+                          HasSubstr("text:4: no text in the field"), "b"));
 }
 
 TEST_F(DocumentFileTest, BlankLinesSeparateDocumentsOfPlainText) {

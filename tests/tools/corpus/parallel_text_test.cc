@@ -38,6 +38,7 @@ class ParallelTextTest : public ::testing::Test {
     while (true) {
       const absl::StatusOr<bool> more = reader.Next(line);
       if (!more.ok() || !*more) return more.status();
+      if (!line.invalid.empty()) return absl::InvalidArgumentError(line.invalid);
       pairs.emplace_back(line.source, line.target);
       EXPECT_EQ(line.number, std::ssize(pairs));
     }

@@ -41,7 +41,7 @@ TEST_F(PrepareTest, InvalidUtf8IsAnErrorWithItsLineOrACountedSkip) {
   options_.training.size = 45;
   ASSERT_EQ(Run(), absl::OkStatus());
   EXPECT_EQ(OpenCorpus("train").size(), 2);
-  EXPECT_THAT(out_.str(), HasSubstr("skipped 1 of 3 (33.3%): 1 not UTF-8"));
+  EXPECT_THAT(out_.str(), HasSubstr("skipped 1 of 3 (33.3%): 1 not UTF-8 or broken JSON"));
 }
 
 // Nothing of it is text, so that no line can be left out.

@@ -35,23 +35,51 @@ class PrepareDocumentsTest : public PrepareTest {
 
 TEST_F(PrepareDocumentsTest, ABlockBeginsWithTheLastTokenOfTheBlockBefore) {
   ASSERT_EQ(Run(), absl::OkStatus());
-  EXPECT_THAT(Blocks(), ::testing::ElementsAre("a b c </s>", "</s> d </s> e", "e f </s>"));
+  EXPECT_THAT(Blocks(), ::testing::ElementsAre("</s> a b c", "c </s> d </s>", "</s> e f </s>"));
   EXPECT_THAT(out_.str(), HasSubstr("read train: 3 documents"));
-  EXPECT_THAT(out_.str(), HasSubstr("3 blocks of 3 tokens; kept 1 shorter ones, the last of each file; 8 tokens"));
+  EXPECT_THAT(out_.str(), HasSubstr("3 blocks of 3 tokens; kept 0 shorter ones, the last of each file; 9 tokens"));
   const CorpusManifest manifest = OpenCorpus("train").manifest();
   EXPECT_EQ(manifest.form, (TextForm{.block = 3}));
   EXPECT_EQ(manifest.statistics.longest_target, 3);
 }
 
 TEST_F(PrepareDocumentsTest, EachFileIsAStreamOfItsOwn) {
-  Write("more.jsonl", "{\"text\": \"g\"}\n{\"text\": \" \"}\n{\"text\": \"h i j\"}\n");
+  Write("more.jsonl", "{\"text\": \"g\"}\n{\"text\": \" \"}\n{\"text\"\n{\"text\": \"h i j\"}\n");
   options_.train.push_back({.target = Path("more.jsonl")});
   options_.document_mask = true;
+  ExpectError({"more.jsonl:3: not valid", "--on-invalid skip"});
+  options_.on_invalid = BadLine::kSkip;
   ASSERT_EQ(Run(), absl::OkStatus());
-  EXPECT_THAT(Blocks(), ::testing::ElementsAre("a b c </s>", "</s> d </s> e", "e f </s>", "g </s> h i", "i j </s>"));
+  EXPECT_THAT(Blocks(),
+              ::testing::ElementsAre("</s> a b c", "c </s> d </s>", "</s> e f </s>", "</s> g </s> h", "h i j </s>"));
   EXPECT_EQ(OpenCorpus("train").sample(3).corpus_id, 1);
   EXPECT_TRUE(OpenCorpus("train").manifest().form.document_mask);
-  EXPECT_THAT(out_.str(), HasSubstr("skipped 1 of 6 (16.7%): 1 empty"));
+  EXPECT_THAT(out_.str(), HasSubstr("skipped 2 of 7 (28.6%): 1 empty, 1 not UTF-8 or broken JSON"));
+}
+
+// Of a text with a mask token, in sentences and in blocks.
+TEST_F(PrepareDocumentsTest, TheCorpusSaysWhichTokensContinueAWord) {
+  WriteLongText();
+  options_.train = {{.target = Path("train.en")}};
+  options_.training = {.size = 60};
+  options_.mask_token = "";
+  for (const int block : {0, 40}) {
+    options_.block = block;
+    options_.overwrite = true;
+    ASSERT_EQ(Run(), absl::OkStatus());
+    const Corpus corpus = OpenCorpus("train");
+    const Vocabulary vocabulary = LoadVocabularies(corpus)->target;
+    EXPECT_EQ(corpus.manifest().special_tokens, (std::vector<int32_t>{0, 1, 2, 3, corpus.manifest().mask_token}));
+    for (int64_t i = 0; i < corpus.size(); ++i) {
+      PackedBatch batch;
+      AppendSentence(corpus.sample(i), i, batch);
+      ASSERT_EQ(batch.continues.size(), batch.target.size());
+      for (size_t row = 0; row < batch.target.size(); ++row) {
+        const std::string& token = vocabulary.Token(batch.target[row]);
+        EXPECT_EQ(batch.continues[row], token != "</s>" && !token.starts_with("▁")) << token;
+      }
+    }
+  }
 }
 
 TEST_F(PrepareDocumentsTest, OptionsThatContradictAreRefused) {

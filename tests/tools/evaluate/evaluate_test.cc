@@ -17,7 +17,6 @@
 #include "runtime/data/language_tags.h"
 #include "runtime/data/vocabulary_training.h"
 #include "runtime/files.h"
-#include "runtime/locked_file.h"
 #include "tests/support/saved_model.h"
 #include "tests/support/small_model.h"
 #include "tests/support/temporary_directory.h"
@@ -239,30 +238,14 @@ TEST_F(EvaluateTest, TestSetsAreNotWrittenOver) {
   EXPECT_EQ(Read("out/en-de.cats...dogs.hypothesis"), hypothesis);
 }
 
-TEST_F(EvaluateTest, FilesThatItDidNotWriteStay) {
-  for (const std::string name : {"report.md", "en-de.cats...dogs.source", "means.tex", "test_sets.json"}) {
-    options_.folder = directory_ / absl::StrCat("with ", name);
-    ASSERT_TRUE(MakeDirectories(options_.folder).ok());
-    SetContents(JoinPath(options_.folder, name), "mine");
-    const absl::Status status = Evaluate();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr(name));
-    EXPECT_EQ(Contents(JoinPath(options_.folder, name)), "mine");
-  }
-  // Its own file, replaced by a link.
-  options_.folder = directory_ / "out";
+// Other files: outputs_test.py.
+TEST_F(EvaluateTest, ALinkInPlaceOfItsOwnFileStays) {
   ASSERT_TRUE(Evaluate().ok());
   SetContents(directory_ / "mine", "mine");
   ASSERT_TRUE(RemoveTree(directory_ / "out/en-de.cats...dogs.hypothesis").ok());
   std::filesystem::create_symlink(directory_ / "mine", directory_ / "out/en-de.cats...dogs.hypothesis");
   EXPECT_THAT(std::string(Evaluate().message()), HasSubstr("hypothesis was not written by hadal evaluate"));
   EXPECT_EQ(Read("mine"), "mine");
-}
-
-TEST_F(EvaluateTest, OneEvaluationWritesIntoAFolder) {
-  ASSERT_TRUE(MakeDirectories(options_.folder).ok());
-  const FileDescriptor lock = OpenLocked(JoinPath(options_.folder, ".hadal.lock")).value();
-  EXPECT_THAT(std::string(Evaluate().message()), HasSubstr("another process is writing"));
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 #include "tests/support/temporary_directory.h"
 #include "tests/support/tiny_plan.h"
 #include "tools/command_line.h"
-#include "tools/plan/roofline_costs.h"
 #include "tools/plan/step_costs.h"
 
 namespace hadal {

@@ -11,8 +11,8 @@
 #include "pipeline/exchange/replica_buckets.h"
 #include "pipeline/layout/slice_ownership.h"
 #include "tests/support/tiny_plan.h"
+#include "tools/plan/cost_files.h"
 #include "tools/plan/layout_prediction.h"
-#include "tools/plan/roofline_costs.h"
 
 namespace hadal {
 namespace {

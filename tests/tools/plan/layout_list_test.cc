@@ -1,7 +1,6 @@
 #include "tools/plan/layout_list.h"
 
 #include "gmock/gmock.h"
-#include "tools/plan/placement_map.h"
 
 namespace hadal {
 namespace {
@@ -51,29 +50,20 @@ INSTANTIATE_TEST_SUITE_P(
                       BadList{"a 1 --run-dir x\n", "list:1: \"--run-dir\": the number of ranks"},
                       BadList{"a 1 --set\n", "list:1: \"--set\": the number of ranks"}));
 
-TEST(PlacementMap, ReplicasTogetherOnTwoHosts) {
+TEST(PlacementMap, SaysWhatEachHostHolds) {
   EXPECT_EQ(PlacementMap({.stages = 4, .replicas = 2}, {"n1", "n1", "n1", "n1", "n2", "n2", "n2", "n2"}),
             "placement  4 stages x 2 replicas on 2 hosts, replicas of a stage together\n"
             "  n1  ranks 0-3  stages 0-1: replicas 0-1\n"
             "  n2  ranks 4-7  stages 2-3: replicas 0-1\n");
-}
-
-TEST(PlacementMap, StagesTogetherOnTwoHosts) {
   EXPECT_EQ(PlacementMap({.stages = 4, .replicas = 2, .placement = Placement::kStagesTogether},
                          {"n1", "n1", "n1", "n1", "n2", "n2", "n2", "n2"}),
             "placement  4 stages x 2 replicas on 2 hosts, stages of a replica together\n"
             "  n1  ranks 0-3  stages 0-3: replica 0\n"
             "  n2  ranks 4-7  stages 0-3: replica 1\n");
-}
-
-TEST(PlacementMap, AHostThatHoldsNoRectangle) {
   EXPECT_EQ(PlacementMap({.stages = 2, .replicas = 2}, {"long", "long", "long", "b"}),
             "placement  2 stages x 2 replicas on 2 hosts, replicas of a stage together\n"
             "  long  ranks 0-2  stage 1: replica 0; stage 0: replicas 0-1\n"
             "  b     rank 3  stage 1: replica 1\n");
-}
-
-TEST(PlacementMap, HostsInTurnsAndOneTooMany) {
   EXPECT_EQ(PlacementMap({.stages = 5}, {"a", "b", "a", "b", "c"}, 2),
             "placement  5 stages x 1 replica on 3 hosts\n"
             "  a  ranks 0,2  stages 0,2\n"

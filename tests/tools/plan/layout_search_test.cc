@@ -14,9 +14,10 @@
 #include "kernels/cuda_host/own_memory.h"
 #include "layers/method_presets.h"
 #include "pipeline/engine/memory_fit.h"
+#include "tests/support/tiny_plan.h"
 #include "tools/config/config_loading.h"
 #include "tools/config/run_options.h"
-#include "tools/plan/roofline_costs.h"
+#include "tools/plan/cost_files.h"
 
 namespace hadal {
 namespace {
@@ -28,14 +29,13 @@ using ::testing::Pair;
 
 TrainOptions SmallRun(ResidualMethod method = ResidualMethod::kDeepNorm) {
   TrainOptions options;
-  options.model = {.encoder_layers = 3,
-                   .decoder_layers = 4,
-                   .d_model = 64,
-                   .d_ff = 256,
-                   .heads = 4,
-                   .source_vocabulary = 200,
-                   .target_vocabulary = 200,
-                   .max_positions = 64};
+  options.model = TinyModel({.encoder_layers = 3,
+                             .decoder_layers = 4,
+                             .d_model = 64,
+                             .d_ff = 256,
+                             .heads = 4,
+                             .vocabulary = 200,
+                             .max_positions = 64});
   ApplyResidualMethod(method, options.model);
   options.batch = {.micro_batches = 8, .source_tokens = 192, .target_tokens = 256};
   return options;

@@ -5,9 +5,9 @@
 #include "pipeline/schedule/schedule_replay.h"
 #include "tests/support/recorded_run.h"
 #include "tests/support/temporary_directory.h"
+#include "tools/output/run_record.h"
 #include "tools/output/trace_writer.h"
 #include "tools/plan/simulate.h"
-#include "tools/plan/traced_costs.h"
 
 namespace hadal {
 namespace {
@@ -17,16 +17,23 @@ BrokenDownReplay BreakDown(ScheduleKind kind, const ScheduleShape& shape, const 
   return BreakDownStep(programs, shape, costs, {.outstanding_sends = 2}).value();
 }
 
+void ExpectParts(const StepBreakdown& parts, double compute, double bubble, double imbalance, double link,
+                 double host) {
+  EXPECT_DOUBLE_EQ(parts.compute_seconds, compute);
+  EXPECT_DOUBLE_EQ(parts.bubble_seconds, bubble);
+  EXPECT_DOUBLE_EQ(parts.imbalance_seconds, imbalance);
+  EXPECT_DOUBLE_EQ(parts.link_seconds, link);
+  EXPECT_DOUBLE_EQ(parts.host_seconds, host);
+  EXPECT_DOUBLE_EQ(parts.makespan_seconds(), compute + bubble + imbalance + link + host);
+}
+
 constexpr ScheduleShape kTwoStages{.stages = 2, .chunks = 1, .micro_batches = 2};
 
 // Two stages of 5 s a micro-batch: 10 s of computing, and (S - 1) micro-batches' worth of idling.
 TEST(StepBreakdown, EqualStagesAndFreeLinksLeaveTheBubble) {
   const StepBreakdown parts =
       BreakDown(ScheduleKind::k1F1B, kTwoStages, {.forward_seconds = {2, 2}, .backward_seconds = {3, 3}}).breakdown;
-  EXPECT_DOUBLE_EQ(parts.compute_seconds, 10);
-  EXPECT_DOUBLE_EQ(parts.bubble_seconds, 5);
-  EXPECT_DOUBLE_EQ(parts.imbalance_seconds, 0);
-  EXPECT_DOUBLE_EQ(parts.link_seconds, 0);
+  ExpectParts(parts, 10, 5, 0, 0, 0);
 }
 
 // The same work, unequally cut. Rank 0: F 0-1, F 1-2, B 8-10, B 15-17. Rank 1: F 1-4, B 4-8, F 8-11, B 11-15.
@@ -34,10 +41,7 @@ TEST(StepBreakdown, WhatUnequalStagesAddIsTheImbalance) {
   const BrokenDownReplay result =
       BreakDown(ScheduleKind::k1F1B, kTwoStages, {.forward_seconds = {1, 3}, .backward_seconds = {2, 4}});
   EXPECT_DOUBLE_EQ(result.replay.makespan_seconds, 17);
-  EXPECT_DOUBLE_EQ(result.breakdown.compute_seconds, 10);
-  EXPECT_DOUBLE_EQ(result.breakdown.bubble_seconds, 5);
-  EXPECT_DOUBLE_EQ(result.breakdown.imbalance_seconds, 2);
-  EXPECT_DOUBLE_EQ(result.breakdown.link_seconds, 0);
+  ExpectParts(result.breakdown, 10, 5, 2, 0, 0);
 }
 
 // One micro-batch through two stages and back: the border is crossed twice, each time 0.25 s on the link and 0.5 s
@@ -49,11 +53,7 @@ TEST(StepBreakdown, WhatALinkAddsIsTheLinks) {
                                          .backward_seconds = {2, 4},
                                          .links = {{.held_seconds = 0.25, .latency_seconds = 0.5}}})
                                   .breakdown;
-  EXPECT_DOUBLE_EQ(parts.compute_seconds, 5);
-  EXPECT_DOUBLE_EQ(parts.bubble_seconds, 5);
-  EXPECT_DOUBLE_EQ(parts.imbalance_seconds, 0);
-  EXPECT_DOUBLE_EQ(parts.link_seconds, 1.5);
-  EXPECT_DOUBLE_EQ(parts.makespan_seconds(), 11.5);
+  ExpectParts(parts, 5, 5, 0, 1.5, 0);
 }
 
 // The first launch, and one after each of two messages. The last stage's backward is launched during its forward.
@@ -62,10 +62,7 @@ TEST(StepBreakdown, GapsAreTheHosts) {
   const BrokenDownReplay result = BreakDown(
       ScheduleKind::kGpipe, shape, {.forward_seconds = {1, 3}, .backward_seconds = {2, 4}, .gap_seconds = 0.5});
   EXPECT_DOUBLE_EQ(result.replay.makespan_seconds, 10 + 3 * 0.5);
-  EXPECT_DOUBLE_EQ(result.breakdown.compute_seconds, 5);
-  EXPECT_DOUBLE_EQ(result.breakdown.host_seconds, 3 * 0.5);
-  EXPECT_DOUBLE_EQ(result.breakdown.bubble_seconds, 5);
-  EXPECT_DOUBLE_EQ(result.breakdown.makespan_seconds(), 11.5);
+  ExpectParts(result.breakdown, 5, 5, 0, 0, 3 * 0.5);
 }
 
 // Phases shorter than their launches: the host's time is the step's, but for the last phase.
@@ -147,11 +144,15 @@ TEST(TracedCosts, AReplayOfTheTracedCostsTakesTheTracedTime) {
 
 TEST(TracedCosts, StepsThatAreNotWholeAreLeftOut) {
   const LayoutRecord layout{.shape = {2, 1, 3}};
-  EXPECT_EQ(CostsFromTrace("{\"traceEvents\": []}", layout).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(CostsFromTrace("{\"traceEvents\":[\n]}\n", layout).status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(CostsFromTrace("no trace", layout).status().code(), absl::StatusCode::kDataLoss);
   const std::string one =
-      R"({"traceEvents": [{"ph":"X","pid":0,"cat":"forward","ts":1,"dur":2,"args":{"step":0,"chunk":0}}]})";
-  EXPECT_EQ(CostsFromTrace(one, layout).status().code(), absl::StatusCode::kNotFound);
+      "{\"traceEvents\":[\n"
+      R"({"ph":"X","pid":0,"cat":"forward","ts":1,"dur":2,"args":{"step":0,"chunk":0}})";
+  EXPECT_EQ(CostsFromTrace(one + "\n]}\n", layout).status().code(), absl::StatusCode::kNotFound);
+  for (const std::string& wrong : {one.substr(0, one.size() - 1), one + ",\n{\"ph\":\"X\",\"cat\":\"forward\"}"}) {
+    EXPECT_EQ(CostsFromTrace(wrong, layout).status().code(), absl::StatusCode::kDataLoss) << wrong;
+  }
 }
 
 TEST(SimulateRun, ARunWithoutATraceIsRefused) {

@@ -12,6 +12,7 @@ from pathlib import Path
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 
 HADAL = os.environ["HADAL"]
+CONTINUES = 1 << 30  # of a token in a corpus for encoders alone: it continues a word (runtime/data/packed_batch.h)
 TEXTS = ["ab ba", "a", "straße 日本 \U0001f642", "<s> a </s> b", "  two  spaces\nand a line\t", "abab" * 30, "b"]
 
 
@@ -57,8 +58,17 @@ def wordpiece() -> Tokenizer:
     """As BERT's: [CLS] and [SEP] around a text."""
     tokenizer = Tokenizer(models.WordPiece({"[UNK]": 0, "a": 1, "##b": 2, "b": 3, "##a": 4, "and": 5}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.add_special_tokens(["[CLS]", AddedToken("[SEP]")])
+    tokenizer.add_special_tokens(["[CLS]", AddedToken("[SEP]"), "[MASK]", "[PAD]"])
     tokenizer.post_processor = processors.BertProcessing(("[SEP]", 7), ("[CLS]", 6))
+    return tokenizer
+
+
+def modern() -> Tokenizer:
+    """As ModernBERT's: byte-level, the same tokens around a text."""
+    tokenizer = byte_level()
+    tokenizer.add_special_tokens(["[CLS]", "[SEP]", "[PAD]", "[UNK]", AddedToken("[MASK]", lstrip=True)])
+    first, last = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
+    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", first), ("[SEP]", last)])
     return tokenizer
 
 
@@ -74,19 +84,16 @@ def expected_stream(tokenizer: Tokenizer, end: str, texts: list) -> list:
     for text in texts:
         ids = tokenizer.encode(text).ids
         stream += ids if ids and ids[-1] == last else [*ids, last]
-    return stream
+    return stream if stream[:1] == tokenizer.encode("").ids[:1] else [last, *stream]  # the first document begins as the others
 
 
-def blocks_of(prefix: Path) -> list:
-    """The tokens of each block of a corpus of one shard (runtime/data/corpus_shard.h)."""
+def samples_of(prefix: Path) -> list:
+    """The tokens of each sample of a corpus of one shard (runtime/data/corpus_shard.h)."""
     shard = Path(f"{prefix}.00000.shard").read_bytes()
     samples, tokens = struct.unpack_from("<qq", shard, 16)
     ids = struct.unpack_from(f"<{tokens}i", shard, 32 + 32 * samples)
-    blocks = []
-    for i in range(samples):
-        first, before, source, count = struct.unpack_from("<qiii", shard, 32 + 32 * i)
-        blocks.append(list(ids[first + before + source : first + before + source + count]))
-    return blocks
+    records = [struct.unpack_from("<qiii", shard, 32 + 32 * i) for i in range(samples)]
+    return [list(ids[first : first + count]) for first, _, _, count in records]
 
 
 def write_megatron(prefix: Path, documents: list) -> None:
@@ -123,7 +130,7 @@ class Documents(unittest.TestCase):
                           "--out", self.folder / "corpus", "--overwrite", *words, code=code)
 
     def stream(self) -> list:
-        blocks = blocks_of(self.folder / "corpus/train")
+        blocks = samples_of(self.folder / "corpus/train")
         for before, block in zip(blocks, blocks[1:]):
             self.assertEqual(block[0], before[-1])
         return [*blocks[0], *(token for block in blocks[1:] for token in block[1:])]
@@ -146,16 +153,74 @@ class Documents(unittest.TestCase):
             write_megatron(self.folder / "m", [[*document, *end] for document in documents])
             self.prepare("--block", 8, train="m.bin")
             self.assertEqual(self.stream(), expected)
-        write_megatron(self.folder / "m", [[60000]])
-        self.assertIn('"60000" is no token id', self.prepare("--block", 8, train="m.idx", code=2))
+        write_megatron(self.folder / "m", [[5], [60000]])
+        self.assertIn('m.idx:2: "60000" is no token id', self.prepare("--block", 8, train="m.idx", code=2))
+        self.assertIn("encoders alone (--mask-token) read text", self.prepare("--mask-token", "</s>", train="m.idx", code=2))
 
     def test_tokenizers_that_do_not_say_how_a_document_ends_are_refused(self):
         self.save(byte_level(), "")
-        self.assertIn("does not say which token ends a document", self.prepare("--block", 8, code=2))
-        self.assertIn('has no token "</s>"', self.prepare("--block", 8, "--end-token", "</s>", code=2))
+        self.assertIn("do not say which token ends a document", self.prepare("--block", 8, code=2))
+        self.assertIn('has no "</s>"', self.prepare("--block", 8, "--end-token", "</s>", code=2))
         self.prepare("--block", 8, "--end-token", "<|endoftext|>")
         self.save(wordpiece(), "a")
         self.assertIn("adds 2 tokens", self.prepare("--block", 8, code=2))
+
+    def test_a_text_that_the_tokenizer_cannot_encode_is_named(self):
+        tokenizer = wordpiece()  # its added tokens stand behind six others
+        tokenizer.model = models.WordPiece({token: i for i, token in enumerate(["a", "ab", "ba", "b", "##a", "##b"])}, unk_token="[UNK]")
+        self.save(tokenizer, "[SEP]")
+        error = self.prepare("--block", 8, code=2)
+        self.assertRegex(error, r"text\.jsonl:3: the tokenizer cannot encode the text: .*\[UNK\]")
+        self.assertNotIn("Traceback", error)
+
+    def test_an_encoder_reads_the_tokenizers_ids_and_words(self):
+        for make in (wordpiece, modern):
+            with self.subTest(make.__name__):
+                tokenizer = make()
+                path = self.save(tokenizer, "")
+                self.assertIn("do not say which token is the mask", self.prepare("--mask-token", code=2))
+                self.assertIn('has no "[NONE]", which is the mask', self.prepare("--mask-token", "[NONE]", code=2))
+                (self.folder / "tokenizer_config.json").write_text(json.dumps({"sep_token": "[SEP]", "mask_token": {"content": "[MASK]"}}))
+                self.prepare("--mask-token")
+                tokenizer.encode_special_tokens = True
+                encodings = [tokenizer.encode(text) for text in TEXTS]
+                expected = []
+                for encoding in encodings:
+                    words = encoding.word_ids
+                    continues = [i > 0 and word is not None and word == words[i - 1] for i, word in enumerate(words)]
+                    expected.append([token | CONTINUES if more else token for token, more in zip(encoding.ids[:-1], continues)])
+                self.assertEqual(samples_of(self.folder / "corpus/train"), expected)
+                manifest = json.loads((self.folder / "corpus/train.json").read_text())
+                self.assertEqual(manifest["mask_token"], tokenizer.token_to_id("[MASK]"))
+                special = {token for token in tokenizer.get_vocab() if token[0] == "[" and token[-1] == "]" or token == "<|endoftext|>"} - {"[]"}
+                self.assertEqual(manifest["special_tokens"], sorted(map(tokenizer.token_to_id, special)))
+        self.assertIn("names a token of a --tokenizer", self.hadal("prepare", "--monolingual", "--mask-token", "[MASK]", "--train", path,
+                                                                      "--out", self.folder / "none", code=2))
+
+    def test_an_encoder_of_a_tokenizer_goes_on_elsewhere_and_here(self):
+        tokenizer = wordpiece()
+        self.save(tokenizer, "")
+        self.prepare("--mask-token", "[MASK]", "--valid", self.folder / "text.jsonl")
+        config = self.folder / "model.textproto"  # post_ln: the export folds nothing, so the embeddings have the same bits
+        config.write_text(f'''data {{ train: "{self.folder}/corpus/train" validation: "{self.folder}/corpus/valid" masking {{ share: 0.5 whole_words: true }} }}
+            model {{ encoder_layers: 2 decoder_layers: 0 d_model: 16 d_ff: 16 heads: 2 max_positions: 200 label_smoothing: 0
+                     residual {{ method: "post_ln" }}
+                     block {{ activation: "gelu" positions: "learned" scale_embedding: false embedding_norm: true }} }}
+            batch {{ micro_batches: 1 target_tokens: 200 }} validation {{ every_steps: 2 }} stop {{ steps: 4 }}''')
+        run, exported, back = (self.folder / name for name in ("run", "exported", "back"))
+        self.hadal("train", config, "--run-dir", run)
+        lines = [text.replace("\n", " ") for text in TEXTS]
+        (self.folder / "lines").write_text("\n".join(lines) + "\n")
+        for name in ("text.jsonl", "lines"):
+            self.hadal("embed", run, "--input", self.folder / name, "--out", self.folder / f"{name}.npy")
+        self.assertEqual((self.folder / "text.jsonl.npy").read_bytes(), (self.folder / "lines.npy").read_bytes())
+        self.hadal("checkpoint", "export", run, "--format", "huggingface", "-o", exported)
+        declared = json.loads((exported / "tokenizer_config.json").read_text())
+        self.assertEqual([declared[f"{role}_token"] for role in ("cls", "sep", "pad", "mask")], ["[CLS]", "[SEP]", "[PAD]", "[MASK]"])
+        self.hadal("checkpoint", "import", exported, "-o", back)
+        self.hadal("embed", back, "--input", self.folder / "lines", "--out", self.folder / "back.npy")
+        self.assertEqual((self.folder / "back.npy").read_bytes(), (self.folder / "lines.npy").read_bytes())
+        self.hadal("train", config, "--init-from", back, "--run-dir", self.folder / "on")
 
     def test_a_model_scores_and_writes_text_and_ids(self):
         tokenizer = byte_fallback()
@@ -184,6 +249,11 @@ class Documents(unittest.TestCase):
         written = self.hadal("sample", run, "--prompts", prompts, "--max-len", 12, "--ids", python=none)
         self.assertEqual(tokenizer.decode(list(map(int, written.split()))).replace("\n", " ").replace("\r", " "), text[:-1])
         self.assertIn("cannot start /nonexistent", self.hadal("sample", run, code=2, python=none))
+        bare = self.folder / "bare"  # without packages
+        bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+        bare.chmod(0o755)
+        for words in (["sample", run], ["score", run, "--target", self.folder / "text.jsonl"]):
+            self.assertRegex(self.hadal(*words, code=2, python=str(bare)), r"\A[^\n]*tokenizers; install with[^\n]*\n\Z")
 
 
 if __name__ == "__main__":

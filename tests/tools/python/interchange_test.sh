@@ -73,7 +73,7 @@ computes_the_same deepnorm huggingface
 computes_the_same deepnorm ctranslate2
 comes_back deepnorm deepnorm/huggingface
 [ $# -lt 3 ] || finished
-expect 0 "$hadal" train small.textproto --init-from back --set stop.steps=1 --run-dir tuned
+expect 0 "$hadal" train small.textproto --set model.residual.method=post_ln --init-from back --set stop.steps=1 --run-dir tuned
 trains post_ln
 computes_the_same post_ln huggingface
 computes_the_same post_ln ctranslate2

@@ -7,7 +7,6 @@
 #include "tests/support/numbered_step.h"
 #include "tests/support/recorded_run.h"
 #include "tests/support/temporary_directory.h"
-#include "tools/output/trace_writer.h"
 
 namespace hadal {
 namespace {
@@ -20,23 +19,6 @@ using ::testing::Not;
 RecordedRun TwoRanks() {
   const StageTimes times{.forward_seconds = 0.6, .backward_seconds = 1.0, .wait_seconds = 0.25};
   return {.stages = {times, times}};
-}
-
-RunTrace TraceOfTwoRanks() {
-  RunTrace trace{.first_step = 3, .last_step = 3, .ranks = {{.host = "a"}, {.host = "a"}}};
-  for (int rank = 0; rank < 2; ++rank) {
-    const double at = 50 + 0.5 * rank;
-    trace.ranks[rank].events = {
-        {.kind = TraceKind::kForward, .micro_batch = 0, .step = 3, .begin_seconds = at, .end_seconds = at + 0.5},
-        {.kind = TraceKind::kRecompute,
-         .micro_batch = 0,
-         .step = 3,
-         .begin_seconds = at + 1.1,
-         .end_seconds = at + 1.3},
-        {.kind = TraceKind::kBackward, .micro_batch = 0, .step = 3, .begin_seconds = at + 1, .end_seconds = at + 2},
-        {.kind = TraceKind::kStep, .step = 3, .begin_seconds = 50, .end_seconds = 53}};
-  }
-  return trace;
 }
 
 class SummaryTest : public testing::Test {
@@ -197,15 +179,13 @@ TEST_F(SummaryTest, ManyStagesAreChosenInTextAndAllInJson) {
   EXPECT_EQ(nlohmann::json::parse(SummaryToJson(summary))["runs"][0]["stages"].size(), 60u);
 }
 
-TEST_F(SummaryTest, TheTimelineOfATracedStepIsInTheJson) {
+TEST_F(SummaryTest, TheTraceOfARunIsNamedInTheJson) {
   WriteRecordedRun(directory_ / "one", TwoRanks());
-  ASSERT_TRUE(WriteTraceJson(TraceOfTwoRanks(), directory_ / "one").ok());
+  const std::string trace = directory_ / "one/trace/steps_3-3.json";
+  ASSERT_TRUE(MakeDirectories(directory_ / "one/trace").ok());
+  SetContents(trace, "");
   const auto summary = MakeSummary({directory_ / "one"}).value();
-  const auto timeline = nlohmann::json::parse(SummaryToJson(summary))["runs"][0]["timeline"];
-  EXPECT_EQ(timeline["step"], 3);
-  EXPECT_EQ(timeline["rows"][1]["name"], "rank 1");
-  ASSERT_EQ(timeline["rows"][0]["spans"].size(), 4u);
-  EXPECT_EQ(timeline["rows"][0]["spans"][0], nlohmann::json::parse(R"([0.0, 0.5, 0, "F0"])"));
+  EXPECT_EQ(nlohmann::json::parse(SummaryToJson(summary))["runs"][0]["trace"], trace);
 }
 
 TEST_F(SummaryTest, IsWrittenIntoTheRunDirectory) {

@@ -135,6 +135,32 @@ TEST_F(ScoreTest, ATokenOfAStreamSeesItsContext) {
   EXPECT_NEAR(log_probability, whole[0].log_probability, 1e-3);
 }
 
+// A model that has read documents apart scores them so: a block of several is as each by itself.
+TEST_F(ScoreTest, ABlockOfAModelWithADocumentMaskHasDocuments) {
+  SavedModel model = LanguageModel();
+  model.model.document_mask = true;
+  std::filesystem::remove_all(directory_ / "run");
+  ASSERT_TRUE(SaveModel(model, directory_ / "run").ok());
+  ScoreOptions options = Options("the old cat\na dog\nthe mat\n");
+  Line sum;
+  const std::vector<Line> documents = *Score(options);
+  for (const Line& line : documents) {
+    sum.log_probability += line.log_probability;
+    sum.tokens += line.tokens;
+  }
+  options.block = 60;
+  const std::vector<Line> whole = *Score(options);
+  ASSERT_EQ(whole.size(), 1u);
+  EXPECT_EQ(whole[0].tokens, sum.tokens);
+  EXPECT_NEAR(whole[0].log_probability, sum.log_probability, 1e-4);
+  options.block = 10;
+  options.context = 9;
+  const std::vector<Line> by_token = *Score(options);
+  double log_probability = 0;
+  for (const Line& token : by_token) log_probability += token.log_probability;
+  EXPECT_NEAR(log_probability, sum.log_probability, 1e-3) << "the context holds each document's beginning";
+}
+
 TEST_F(ScoreTest, ALanguageModelHasNoDirection) {
   ScoreOptions options = Options("a dog");
   options.direction = "en-de";
@@ -171,9 +197,8 @@ TEST_F(ScoreTest, ALineThatIsNotUtf8IsNamedWithWhatToTry) {
   options.output = directory_ / "scores";
   for (const int64_t block : {0, 8}) {
     options.block = block;
-    EXPECT_THAT(
-        std::string(Score(options).status().message()),
-        HasSubstr(options.target + ":2: not UTF-8 from byte 4 of the line on; convert it, for example with iconv"));
+    EXPECT_THAT(std::string(Score(options).status().message()),
+                HasSubstr(options.target + ":2: not UTF-8 from byte 4 of the line on; correct it"));
     EXPECT_FALSE(PathExists(options.output));
   }
 }

@@ -4,10 +4,11 @@ Standard input has messages, standard output their answers: a uint64 with the si
 
     l  the file's contents                 -> nothing
     e  count, (size, UTF-8) of each text   -> count, (size, int32 ids) of each text; without special tokens
-    s                                      -> the ids that the post-processor gives an empty text, as a list of one
+    a  the same                            -> the same with special tokens; bit 30 is set in a token that continues the word (word_ids) of the one before
+    s                                      -> two lists: the ids that the post-processor gives an empty text, and those of all special tokens
     d  int32 ids                           -> their text, without special tokens
 
-Truncation and padding in the file are ignored; a special token's name in a text is text.
+Where the tokenizer cannot encode a text, the answer is a count of 2^64 - 1, and then a message. Truncation and padding in the file are ignored; a special token's name in a text is text.
 """
 
 import array
@@ -19,12 +20,19 @@ from pyhadal.packages import require
 
 from hadal_torch.refusal import Refusal
 
+_CONTINUES = 1 << 30
 
-def _lists(encodings) -> bytes:
-    parts = [struct.pack("<Q", len(encodings))]
-    for encoding in encodings:
-        parts += [struct.pack("<Q", len(encoding.ids)), array.array("i", encoding.ids).tobytes()]
+
+def _lists(lists) -> bytes:
+    parts = [struct.pack("<Q", len(lists))]
+    for ids in lists:
+        parts += [struct.pack("<Q", len(ids)), array.array("i", ids).tobytes()]
     return b"".join(parts)
+
+
+def _marked(encoding) -> list:
+    ids, words = encoding.ids, encoding.word_ids
+    return [token | _CONTINUES if i and word is not None and word == words[i - 1] else token for i, (token, word) in enumerate(zip(ids, words))]
 
 
 def _texts(message: bytes) -> list:
@@ -52,10 +60,16 @@ class Codec:
             self.tokenizer.no_padding()
             self.tokenizer.encode_special_tokens = True
             return b""
-        if kind == b"e":
-            return _lists(self.tokenizer.encode_batch(_texts(message), add_special_tokens=False))
+        if kind in (b"e", b"a"):
+            try:
+                encodings = self.tokenizer.encode_batch(_texts(message), add_special_tokens=kind == b"a")
+            except Exception as error:
+                return struct.pack("<Q", (1 << 64) - 1) + str(error).encode()
+            return _lists([encoding.ids if kind == b"e" else _marked(encoding) for encoding in encodings])
         if kind == b"s":
-            return _lists([self.tokenizer.encode("")])
+            special = {i for i, token in self.tokenizer.get_added_tokens_decoder().items() if token.special}
+            unknown = self.tokenizer.token_to_id(getattr(self.tokenizer.model, "unk_token", None) or "")
+            return _lists([self.tokenizer.encode("").ids, sorted(special | ({unknown} - {None}))])
         return self.tokenizer.decode(list(array.array("i", message))).encode()
 
 

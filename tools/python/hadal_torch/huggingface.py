@@ -17,7 +17,7 @@ from hadal_torch.inputs import bare_name
 from hadal_torch.plain import MOST_POSITIONS, PlainModel, check_layers, check_weights, deduplicate_tables, plain_settings, position_table
 from hadal_torch.refusal import Refusal, damaged
 from hadal_torch.tensors import read_safetensors, write_safetensors
-from hadal_torch.tokenizer import parse_vocabulary, tokenizer_json
+from hadal_torch.tokenizer import first_token, parse_vocabulary, tokenizer_json
 
 FORMAT = "huggingface"
 
@@ -118,14 +118,28 @@ def _one_stack(plain: PlainModel):
     """(config.json, tensors, generation_config.json); the last is `hadal sample`'s draws, or None of an encoder alone."""
     config, tensors = to_transformers(plain)
     if plain.stacks() == ["encoder"]:
-        return {**config, **_IDS}, tensors, None
+        ids = _IDS if plain.reserved_ids() else {f"{role}_id": i for role, i in _roles(plain).items() if role != "mask_token"}
+        return {**config, **ids}, tensors, None
     start, end = plain.text_ends()
     ids = {"bos_token_id": start, "eos_token_id": end, "pad_token_id": _IDS["pad_token_id"] if plain.reserved_ids() else end}
     never = [0, 1] if plain.reserved_ids() else [start] if start != end else []
+    never += [plain.model["mask_token"]] if "mask_token" in plain.model else []
     # max_length 20 is transformers' mark for "not set".
     longest = plain.model["max_positions"] - (plain.model["max_positions"] == 20)
     generation = {**ids, "do_sample": True, "top_k": 0, "min_new_tokens": 1, "max_length": longest}
     return {**config, **ids}, tensors, {**generation, **({"suppress_tokens": never} if never else {})}
+
+
+def _roles(plain: PlainModel) -> "dict[str, int]":
+    """The special tokens of a tokenizer.json by their names in tokenizer_config.json."""
+    start, end = plain.text_ends()
+    roles = {"bos_token": start, "eos_token": end}
+    if "encoder" in plain.stacks():
+        name, contents = plain.vocabulary("target")
+        first, tokens = first_token(name, contents, end), parse_vocabulary(name, contents).tokens
+        pad = next((tokens.index(token) for token in ("[PAD]", "<pad>") if token in tokens), end)
+        roles = {"bos_token": first, "eos_token": end, "cls_token": first, "sep_token": end, "pad_token": pad}
+    return {**roles, **({"mask_token": plain.model["mask_token"]} if "mask_token" in plain.model else {})}
 
 
 def _tokenizer(plain: PlainModel) -> "dict[str, dict | bytes]":
@@ -136,8 +150,8 @@ def _tokenizer(plain: PlainModel) -> "dict[str, dict | bytes]":
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": plain.model["max_positions"], "clean_up_tokenization_spaces": False,
               "model_input_names": ["input_ids", "attention_mask"]}
     if vocabulary.kind == "tokenizer":
-        start, end = plain.text_ends()
-        return {name: contents, "tokenizer_config.json": {**config, "bos_token": vocabulary.tokens[start], "eos_token": vocabulary.tokens[end]}}
+        roles = {role: vocabulary.tokens[i] for role, i in _roles(plain).items()}
+        return {name: contents, "tokenizer_config.json": {**config, **roles}}
     # Tags are written in the text, and transformers finds all special tokens there or none: without tags none, as hadal.
     names = {"bos_token": "<s>" if ends else "</s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>",
              **({"mask_token": "<mask>"} if "<mask>" in vocabulary.tokens else {}), "split_special_tokens": not vocabulary.control}

@@ -5,7 +5,7 @@ import os
 from hadal_torch.inputs import parse_json, read_bytes
 from hadal_torch.plain import PlainModel
 from hadal_torch.refusal import Refusal
-from hadal_torch.tokenizer import SPECIAL, check_rows, dictionary_of, fill, fill_tokenizer, first_token, parse_vocabulary
+from hadal_torch.tokenizer import SPECIAL, added_tokens, check_rows, dictionary_of, fill, fill_tokenizer, first_token, parse_vocabulary
 
 
 def read_json(folder: str, name: str) -> "dict | None":
@@ -33,22 +33,30 @@ def set_vocabulary(folder: str, config: dict, plain: PlainModel) -> None:
     plain.vocabularies = _own_vocabulary(folder, model["target_vocabulary"])
     if plain.vocabularies:
         return
-    if plain.stacks() == ["encoder"]:
-        raise Refusal(f"{folder} has neither vocabulary.model nor vocabulary.txt; hadal's encoders read its own vocabularies alone")
     if not os.path.exists(path):
         raise Refusal(f"{folder} has no tokenizer.json, so its vocabulary is not known; AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER) "
                       "writes one")
     contents = fill_tokenizer(path, read_bytes(path), model["target_vocabulary"])
-    end = (read_json(folder, "tokenizer_config.json") or {}).get("eos_token")
-    end = end.get("content") if isinstance(end, dict) else end
-    tokens = parse_vocabulary(path, contents).tokens
-    end = tokens.index(end) if end in tokens else config.get("eos_token_id")
+    tokens, declared = parse_vocabulary(path, contents).tokens, read_json(folder, "tokenizer_config.json") or {}
+
+    def named(*names: str) -> "int | None":
+        """The first of these tokens of tokenizer_config.json that is one."""
+        values = [value.get("content") if isinstance(value, dict) else value for value in map(declared.get, names)]
+        return next((tokens.index(value) for value in values if value in tokens), None)
+
+    added = added_tokens(path, contents)
+    ends = [named("eos_token", "sep_token"), config.get("eos_token_id"), config.get("sep_token_id"), added[-1] if len(added) > 1 else None]
+    end = next((i for i in ends if i is not None), None)
     if not (type(end) is int and 0 <= end < len(tokens)):
         raise Refusal(f"{folder}: neither eos_token of tokenizer_config.json nor eos_token_id of config.json ({end!r}) is one token of "
                       "tokenizer.json; hadal's texts end with it")
-    model.update(start_token=first_token(path, contents, end), end_token=end, reserved_ids=False)
+    first, mask = first_token(path, contents, end), named("mask_token")
+    if plain.stacks() == ["encoder"]:  # reads the first token as one of the text
+        first, mask = end, next((tokens.index(token) for token in ("[MASK]", "<mask>") if token in tokens), None) if mask is None else mask
+        if mask is None:
+            raise Refusal(f"{folder}: tokenizer_config.json has no mask_token, and tokenizer.json neither [MASK] nor <mask>")
+    model.update(start_token=first, end_token=end, reserved_ids=False, **({} if mask is None else {"mask_token": mask}))
     plain.vocabularies = {"tokenizer.json": contents}
-
 
 
 def _tokens_of(folder: str) -> "list[str]":

@@ -15,6 +15,7 @@ through one function. Any dtype. There is no dropout.
 To add a residual method: one entry in METHODS of tests/parity/methods.py; if it has parameters of its own, use them in Model.sublayer.
 """
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -48,6 +49,7 @@ class Residual:
     block_sublayers: int = 0  # of a block, in place of that number
     delta: bool = False  # … beside the stream
     streams: int = 1  # n residual streams that sublayers read and write by maps, "….streams.{weight,gates,bias}"
+    permutations: bool = False  # their map from streams to streams is a mean of permutations, else Sinkhorn's
     output_norm: bool = False  # behind self-attention's out_proj
     branch_norms: "tuple[bool, bool]" = (False, False)  # in front of every branch, and behind it
     norm_gain: "Callable[[int, int], float] | None" = None  # k of F(k·LN(x)), of a layer from 1 and the number of layers
@@ -64,7 +66,8 @@ def residual_of(stack, growth=1.0):
         learned_gain=stack["learned_branch_gain"], inner_norm=stack["attention_inner_norm"], hidden_norm=stack["ffn_inner_norm"],
         head_scale=stack["head_scale"], skip_gain=stack["skip_gain"], layer_gain=stack["layer_gain"],
         second_gain=stack.get("second_stream_gain", 0), streams=stack.get("residual_streams", 1),
-        output_norm=stack["attention_output_norm"], omega=stack.get("omega", "none") != "none",
+        permutations=stack.get("residual_mixing") == "permutations", output_norm=stack["attention_output_norm"],
+        omega=stack.get("omega", "none") != "none",
         blocks=stack.get("attention_residual_blocks", 0), block_sublayers=stack.get("attention_residual_block_sublayers", 0),
         delta=stack.get("attention_residual_delta", False), combines=stack.get("combine_layers", False), fixup=stack.get("fixup_scalars", False),
         branch_norms=(stack.get("branch_input_norm", False), stack.get("branch_output_norm", False)),
@@ -237,7 +240,7 @@ class Model(torch.nn.Module):
             x = self.of_sources(x, residual, f"{layer}.{module}_res")
         if residual.streams > 1:
             streams = x
-            read_map, write_map, residual_map = self.stream_maps(streams, f"{layer}.{module}.streams")
+            read_map, write_map, residual_map = self.stream_maps(streams, f"{layer}.{module}.streams", residual.permutations)
             x = (read_map.unsqueeze(-1) * streams).sum(-2)
         read = self.norm(x, norm_name) if placement == "pre" else x
         if residual.norm_gain and placement == "pre":
@@ -296,17 +299,23 @@ class Model(torch.nn.Module):
             self.sources.append(self.open_sum)
             self.open_sum, self.open_sublayers = None, 0
 
-    def stream_maps(self, x, name):
-        """H_pre [..., n], H_post [..., n] and H_res [..., n, n] of streams [..., n, d] (mHC, arXiv 2512.24880)."""
+    def stream_maps(self, x, name, permutations):
+        """H_pre [..., n], H_post [..., n] and H_res [..., n, n] of streams [..., n, d] (mHC, arXiv 2512.24880; mHC-lite, 2601.05732)."""
         n = x.shape[-2]
         flat = x.flatten(-2)
         flat = flat * torch.rsqrt(flat.square().mean(-1, keepdim=True) + 1e-6)
-        gates = self.get_parameter(name + ".gates").repeat_interleave(torch.tensor([n, n, n * n]))
-        logits = gates * (flat @ self.get_parameter(name + ".weight").T) + self.get_parameter(name + ".bias")
-        residual_map = logits[..., 2 * n :].unflatten(-1, (n, n)).exp()
-        for _ in range(20):
-            residual_map = residual_map / residual_map.sum(-2, keepdim=True)
-            residual_map = residual_map / residual_map.sum(-1, keepdim=True)
+        bias = self.get_parameter(name + ".bias")
+        gates = self.get_parameter(name + ".gates").repeat_interleave(torch.tensor([n, n, len(bias) - 2 * n]))
+        logits = gates * (flat @ self.get_parameter(name + ".weight").T) + bias
+        if permutations:
+            matrices = torch.eye(n, dtype=x.dtype)[torch.tensor(list(itertools.permutations(range(n))))]
+            weights = (logits[..., 2 * n :] + torch.tensor([8.0] + [0.0] * (len(matrices) - 1), dtype=x.dtype)).softmax(-1)
+            residual_map = (weights @ matrices.flatten(1)).unflatten(-1, (n, n))
+        else:
+            residual_map = logits[..., 2 * n :].unflatten(-1, (n, n)).exp()
+            for _ in range(20):
+                residual_map = residual_map / residual_map.sum(-2, keepdim=True)
+                residual_map = residual_map / residual_map.sum(-1, keepdim=True)
         return logits[..., :n].sigmoid(), 2 * logits[..., n : 2 * n].sigmoid(), residual_map
 
     @staticmethod

@@ -107,8 +107,8 @@ def _parse_tokenizer(contents: bytes) -> Vocabulary:
     return Vocabulary([by_id.get(i, "") for i in range(max(by_id) + 1)], kind="tokenizer")
 
 
-def first_token(name: str, contents: bytes, end: int) -> int:
-    """The id that the post-processor of a tokenizer.json puts before a text, or `end`. Raises Refusal for several."""
+def added_tokens(name: str, contents: bytes) -> "list[int]":
+    """The ids that the post-processor of a tokenizer.json adds to a text, in their order."""
     post = parse_json(name, contents).get("post_processor") or {}
     added: "list[int]" = []
     for processor in post.get("processors", [post]):
@@ -116,6 +116,12 @@ def first_token(name: str, contents: bytes, end: int) -> int:
             specials = [piece["SpecialToken"]["id"] for piece in processor["single"] if "SpecialToken" in piece]
             added += [i for special in specials for i in processor["special_tokens"][special]["ids"]]
         added += [processor[part][1] for part in ("cls", "sep") if part in processor]
+    return added
+
+
+def first_token(name: str, contents: bytes, end: int) -> int:
+    """The id that the post-processor of a tokenizer.json puts before a text, or `end`. Raises Refusal for several."""
+    added = added_tokens(name, contents)
     if added[-1:] == [end]:
         del added[-1]
     if len(added) > 1:

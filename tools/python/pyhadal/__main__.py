@@ -1,7 +1,7 @@
-"""The command line behind `hadal report`, `hadal curve --svg` and others; they start it with a Python of the user's.
+"""The command line behind `hadal report`, `hadal curve` and others; they start it with a Python of the user's.
 
     python3 -m pyhadal report RUN…
-    python3 -m pyhadal curve RUN… --svg FILE
+    python3 -m pyhadal curve RUN… [--svg FILE]
     python3 -m pyhadal compare DIR
     python3 -m pyhadal evaluate DIR
     python3 -m pyhadal packages COMMAND    whether this Python has what a command needs
@@ -24,7 +24,7 @@ from pyhadal.packages import require
 COMMANDS = {
     "make-corpus": (),
     "report": ("pandas", "matplotlib", "jinja2"),
-    "curve": ("pandas", "matplotlib"),
+    "curve": (),
     "compare": ("pandas", "matplotlib", "jinja2", "sacrebleu"),
     "evaluate": ("matplotlib", "jinja2", "sacrebleu"),
     "simulate": ("pandas", "matplotlib", "jinja2"),

@@ -38,5 +38,12 @@ def _end_in_order(number, _frame) -> None:
 
 def _fail(command: str, message: str, code: int) -> int:
     # Files at NAME.tmp.… are gone when this is read; the user knows NAME.
-    print(f"hadal {command}: " + re.sub(r"\.tmp\.[^/\s:]+(/[^/\s:]+)*", "", message), file=sys.stderr)
+    message = re.sub(r"\.tmp\.[^/\s:]+(/[^/\s:]+)*", "", message)
+    message = re.sub(r"(\S{100})\S{901,}", r"\1 … (cut)", printable(message))
+    print(f"hadal {command}: {message}", file=sys.stderr)
     return code
+
+
+def printable(text: str) -> str:
+    """The text with what is no character of a line, such as a terminal's escapes, in hexadecimal."""
+    return "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)

@@ -1,4 +1,4 @@
-"""Where outputs may go, and files that appear whole: the rules of tools/output/output_rules.h and staged_output.h."""
+"""Where outputs may go, and files that appear whole: the rules of tools/output/staged_output.h."""
 
 from __future__ import annotations
 

@@ -16,8 +16,10 @@ import numpy as np
 from pyhadal import plot, program
 from pyhadal.files import check_outputs, write_whole
 from pyhadal.page import markdown_page, render
+from pyhadal.refusal import Refusal
 from pyhadal.run import Run
 from pyhadal.table import Table
+from pyhadal.trace import read_timeline
 
 # Colours of the parts of a step and of a timeline's kinds.
 _COLOURS = {
@@ -206,10 +208,12 @@ def _times(summary: dict, tables: "dict[str, list[Table]]") -> "Iterator[dict]":
     for run in summary["runs"]:
         stages = [table for table in tables["stages"] if table.run == run["name"]]
         pictures, notes = [_stage_bars(table) for table in stages if table.rows], []
-        timeline = run.get("timeline")
-        if timeline and "error" in timeline:
-            notes.append(timeline["error"])
-        elif timeline:
+        try:
+            timeline = read_timeline(run["trace"]) if "trace" in run else None
+        except Refusal as refusal:
+            timeline = None
+            notes.append(str(refusal))
+        if timeline:
             pictures.append(draw_timeline(timeline, f"Step {timeline['step']:,} of {run['name']} in time, traced"))
             notes.append(f"Clocks agree within {1e6 * timeline['clock_error_seconds']:.1f} µs. The file in the run's trace folder "
                          "opens in ui.perfetto.dev.")
@@ -232,6 +236,6 @@ def _chosen(table: Table) -> Table:
 
 
 def draw_timeline(timeline: dict, title: str) -> str:
-    """A timeline of `hadal summary` or `hadal simulate`."""
+    """A timeline of pyhadal.trace or `hadal simulate`."""
     kinds = [(name, _COLOURS[name]) for name in timeline["kinds"]]
     return plot.timeline(kinds, [(row["name"], row["spans"]) for row in timeline["rows"]], title)

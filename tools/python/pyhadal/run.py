@@ -129,6 +129,22 @@ class Run:
         """A row a step: loss, nll, gradient_norm, step_seconds, … (docs/metrics.md has the units)."""
         return self.events("step")
 
+    def points(self, metric: str) -> "list[tuple[float, float]]":
+        """(step, value) of a number of event step, or of event validation with the prefix valid/. null becomes NaN. Needs no package.
+
+        Raises Refusal, with the names that exist, if no line has it.
+        """
+        kind, key = ("validation", metric[len("valid/"):]) if metric.startswith("valid/") else ("step", metric)
+        found = [(event["step"], float("nan") if event[key] is None else event[key]) for event in self._events.get(kind, [])
+                 if _is_number(event.get("step")) and key in event and (event[key] is None or _is_number(event[key]))]
+        if found:
+            return found
+        known = sorted({prefix + name for kind, prefix in (("step", ""), ("validation", "valid/")) for event in self._events.get(kind, [])
+                        for name, value in event.items() if name != "step" and (value is None or _is_number(value))})
+        if not known:
+            raise Refusal(f"{self.metrics_path}: has no step yet")
+        raise Refusal(f"{self.metrics_path}: no line has '{metric}'; available: {', '.join(known)}")
+
     def narrow(self, *columns: str) -> None:
         """Keeps these columns of `metrics` alone: so that many long runs fit into memory."""
         self.metrics = self.metrics[[column for column in columns if column in self.metrics]].copy()
@@ -206,6 +222,10 @@ class Run:
     def tables(self) -> "list[Table]":
         """The tables of `hadal summary`, which print as text, Markdown, HTML, LaTeX and CSV. Needs the program."""
         return [Table.from_json(table) for table in self._summarized["tables"]]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, float) or (type(value) is int and abs(value) < 2**63)
 
 
 def _number(value: object) -> float:
