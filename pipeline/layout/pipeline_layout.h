@@ -53,6 +53,12 @@ struct RankResources {
   int64_t memory_limit_bytes = 0;
 };
 
+// Of recomputation that was chosen to fit a limit (memory_fit.h).
+struct RecomputeFit {
+  double gap = 0;                      // no plan that fits repeats less of a rank's work by more than this share
+  std::vector<int64_t> bytes_without;  // [S] of a stage that recomputes nothing
+};
+
 struct PipelineLayout {
   GridShape grid;
   int replica = 0;                    // the replica whose layout this is
@@ -73,7 +79,8 @@ struct PipelineLayout {
   std::vector<double> costs;              // [sublayers] multiply-adds of a forward at full capacity
   std::vector<RecomputeRun> recompute;    // SetRecompute sets this and
   std::vector<bool> recomputed;           // [sublayers] whether the backward repeats the forward
-  std::vector<RankProgram> programs;      // [S]
+  RecomputeFit recompute_fit;
+  std::vector<RankProgram> programs;  // [S]
   // For each chunk, the most micro-batches that are live (in memory; schedule_check.h) at once, and the most of them
   // whose input half has not ended.
   std::vector<std::vector<int>> peak_live, peak_input;  // [S][v]

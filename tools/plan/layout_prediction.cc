@@ -305,6 +305,7 @@ absl::StatusOr<LayoutPrediction> PredictLayout(const ModelPlan& model, const Bat
   result.pipeline.outstanding_sends = pipeline.outstanding_sends;
   result.pipeline.shard_optimizer_state = pipeline.shard_optimizer_state;
   result.pipeline.recompute_every = LongestLength(pipeline.recompute);
+  if (pipeline.recompute.size() > 1) result.pipeline.recompute = pipeline.recompute;
   result.pipeline.save_buffer_bytes = pipeline.save_buffer_bytes;
   result.pipeline.placement = pipeline.grid.placement;
   HADAL_RETURN_IF_ERROR(Prediction(model, pipeline, machine).Time(detail, result));

@@ -42,6 +42,7 @@ struct PredictedParts {
 struct LayoutPrediction {
   BatchOptions batch;
   PipelineOptions pipeline;  // stages, replicas, chunks, schedule, recompute, sharding
+  RecomputeFit recompute_fit;
   ReplayCosts costs;         // with which the schedule is replayed
   double step_seconds = 0;
   PredictedParts parts;

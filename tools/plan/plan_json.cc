@@ -92,6 +92,7 @@ std::string PlanToJson(const PlanReport& report, const PlanText& options) {
                    {"micro_batches", pipeline.step_micro_batches},
                    {"threads", report.threads},
                    {"recompute_every", LongestLength(pipeline.recompute)},
+                   {"recompute_gap", pipeline.recompute_fit.gap},
                    {"gflops_a_rank", report.rate.gflops},
                    {"step_seconds", Timed(report, report.step_seconds)},
                    {"optimizer_seconds", Timed(report, report.optimizer_seconds)},

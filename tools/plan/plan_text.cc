@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "kernels/cuda_host/driver_memory.h"
 #include "kernels/cuda_host/own_memory.h"
 #include "kernels/orthogonalize.h"
@@ -84,9 +85,8 @@ std::string RecomputationInWords(const PipelineLayout& pipeline) {
   const int32_t longest = LongestLength(pipeline.recompute);
   if (longest == 0) return "no recomputation";
   if (pipeline.recompute.size() == 1) return absl::StrFormat("recomputation every %d sublayers", longest);
-  std::string text = absl::StrFormat("recomputation of %d sublayers, at most %d together",
-                                     std::ranges::count(pipeline.recomputed, true), longest);
-  return text;
+  return absl::StrFormat("recomputation of %d sublayers, at most %d together, within %.2g%% of the least that fits",
+                         std::ranges::count(pipeline.recomputed, true), longest, 100 * pipeline.recompute_fit.gap);
 }
 
 void AppendHeader(const PlanReport& report, std::string& text) {
@@ -174,10 +174,14 @@ void AppendChunks(const PlanReport& report, bool all, std::string& text) {
                           border(c.gradient_bytes));
   }
   if (groups.size() < chunks.size()) absl::StrAppendFormat(&text, kGroupNote, "cost");
+  if (LongestLength(report.pipeline.recompute) > 0 && !report.pipeline.recompute_fit.bytes_without.empty()) {
+    const auto in_words = [](std::string* out, int64_t bytes) { absl::StrAppend(out, HumanBytes(bytes)); };
+    absl::StrAppend(&text, "without recomputation ranks would need ",
+                    absl::StrJoin(report.pipeline.recompute_fit.bytes_without, ", ", in_words), "\n");
+  }
   absl::StrAppend(&text,
                   "recomputed: sublayers; live: micro-batches held at once; border: bytes per micro-batch to the next "
-                  "chunk, and of "
-                  "gradients back\n");
+                  "chunk, and of gradients back\n");
 }
 
 int64_t TotalBytes(const PlanReport& report) {

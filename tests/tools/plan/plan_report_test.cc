@@ -272,7 +272,7 @@ TEST(PlanReport, RefusesWhatDoesNotFitAndNamesWhatDoes) {
   const absl::Status refused = MakePlanReport(options, 1, Stream::Cpu(1), kRate).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(refused.message()),
-              AllOf(HasSubstr("rank 0"), HasSubstr("recompute_every"), HasSubstr("which fits")));
+              AllOf(HasSubstr("rank 0"), HasSubstr("recompute_auto = true needs"), HasSubstr("which fits")));
   options.pipeline.memory_limit_bytes += 1;
   EXPECT_TRUE(MakePlanReport(options, 1, Stream::Cpu(1), kRate).ok());
 }
