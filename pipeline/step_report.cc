@@ -37,6 +37,10 @@ RunInfo DescribeRun(const TrainOptions& options, const ModelPlan& plan, const Pi
                     int64_t first_step) {
   const ModelOptions& model = plan.options;
   const std::span<const int32_t> cuts(pipeline.borders.begin() + 1, pipeline.borders.end() - 1);
+  const std::string recomputed =
+      pipeline.recompute.size() > 1
+          ? absl::StrFormat(", %d sublayers recomputed", std::ranges::count(pipeline.recomputed, true))
+          : "";
   const bool together = pipeline.grid.placement == Placement::kReplicasTogether;
   return {.run_directory = options.run_directory,
           .model = absl::StrFormat("%s, d_model %d, %d heads, d_ff %d: %d sublayers", DepthName(model), model.d_model,
@@ -52,10 +56,11 @@ RunInfo DescribeRun(const TrainOptions& options, const ModelPlan& plan, const Pi
           .replicas = pipeline.grid.replicas,
           .free_links = pipeline.shape.free_links,
           .threads = threads,
-          .recompute_every = pipeline.recompute_every,
-          .layout = absl::StrFormat("%s, chunks %d, cut before sublayers [%s], outstanding sends %d, %s",
+          .recompute_every = LongestLength(pipeline.recompute),
+          .layout = absl::StrFormat("%s, chunks %d, cut before sublayers [%s], outstanding sends %d, %s%s",
                                     ToString(pipeline.schedule), pipeline.shape.chunks, absl::StrJoin(cuts, ", "),
-                                    pipeline.outstanding_sends, together ? "replicas together" : "stages together"),
+                                    pipeline.outstanding_sends, together ? "replicas together" : "stages together",
+                                    recomputed),
           .first_step = first_step,
           .total_steps = options.stop.steps};
 }

@@ -14,6 +14,8 @@
 namespace hadal {
 namespace {
 
+constexpr RecomputeRun kEachByItself[] = {{.first = 0, .length = 1}};
+
 // The least divisor of `slots` that is not below `needed`.
 int32_t DivisorFrom(int32_t needed, int32_t slots) {
   while (slots % needed != 0) ++needed;
@@ -42,7 +44,7 @@ Stage::Stage(const ModelPlan& plan, const PipelineLayout& pipeline, int rank, co
                          .slots = slots,
                          .input_slots = trains ? DivisorFrom(pipeline.peak_input[rank][c], slots) : 1,
                          .pending_slots = trains ? pipeline.pending_slots(rank, c) : 0,
-                         .recompute_every = trains ? pipeline.recompute_every : 1,
+                         .recompute = trains ? std::span(pipeline.recompute) : kEachByItself,
                          .purpose = purpose,
                          .on_device = stream.kind() != DeviceKind::kCpu,
                          .graphs = pipeline.graphs,

@@ -1,7 +1,7 @@
 #include "pipeline/engine/memory_fit.h"
 
 #include <algorithm>
-#include <optional>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -13,6 +13,7 @@
 #include "layers/parameter_store.h"
 #include "pipeline/engine/engine.h"
 #include "pipeline/exchange/process_grid.h"
+#include "pipeline/layout/recompute_plan.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -34,31 +35,17 @@ struct Fullest {
   int64_t bytes = 0;
 };
 
-absl::StatusOr<Fullest> FullestRank(const Fit& fit, const PipelineOptions& options) {
-  HADAL_ASSIGN_OR_RETURN(const PipelineLayout pipeline,
-                         MakePipelineLayout(fit.plan, fit.batch, options, fit.ranks, /*rank=*/0, fit.resources));
+absl::StatusOr<PipelineLayout> MakeLayout(const Fit& fit, const PipelineOptions& options, int rank) {
+  return MakePipelineLayout(fit.plan, fit.batch, options, fit.ranks, rank, fit.resources);
+}
+
+absl::StatusOr<Fullest> FullestRank(const Fit& fit, const PipelineLayout& pipeline) {
   HADAL_ASSIGN_OR_RETURN(const std::vector<ArenaLayout> layouts, TrainingLayouts(fit.plan, pipeline, fit.stream));
   Fullest fullest;
   for (int r = 0; r < fit.ranks; ++r) {
     if (const int64_t bytes = LimitedBytes(layouts[r], fit.stream.kind()); bytes > fullest.bytes) fullest = {r, bytes};
   }
   return fullest;
-}
-
-struct Choice {
-  int32_t recompute_every = 0;
-  Fullest fullest;
-};
-
-// The segment length whose fullest rank has the fewest bytes.
-absl::StatusOr<Choice> SmallestByRecomputing(const Fit& fit, PipelineOptions options) {
-  std::optional<Choice> best;
-  for (const int32_t k : SegmentLengths(static_cast<int32_t>(fit.plan.sublayers.size()))) {
-    options.recompute_every = k;
-    HADAL_ASSIGN_OR_RETURN(const Fullest fullest, FullestRank(fit, options));
-    if (!best || fullest.bytes < best->fullest.bytes) best = Choice{k, fullest};
-  }
-  return *best;
 }
 
 // The model with its deeper stack cut to `layers` layers and the other in proportion.
@@ -86,9 +73,9 @@ std::string LargestDepth(const Fit& fit, PipelineOptions options) {
   options.split.clear();
   const auto bytes = [&](int32_t layers) {  // 0: too few layers for these ranks
     const ModelPlan shallower = Shallower(plan, layers);
-    const absl::StatusOr<Fullest> fullest =
-        FullestRank({shallower, fit.batch, fit.ranks, fit.resources, fit.stream}, options);
-    return fullest.ok() ? fullest->bytes : 0;
+    const Fit tried{shallower, fit.batch, fit.ranks, fit.resources, fit.stream};
+    const absl::StatusOr<PipelineLayout> pipeline = MakeLayout(tried, options, /*rank=*/0);
+    return pipeline.ok() ? FullestRank(tried, *pipeline).value().bytes : 0;
   };
   while (beyond - fitting > 1) {
     const int32_t middle = fitting + (beyond - fitting) / 2;
@@ -106,33 +93,46 @@ std::string InWords(int64_t bytes) {
   return absl::StrCat(rounded, " (", bytes, " bytes)");
 }
 
-// `fullest`: of the rank that does not fit; `nearest`: the best that `options` with other recomputation comes to.
-absl::Status DoesNotFit(const Fit& fit, PipelineOptions options, const Fullest& fullest, const Choice& nearest) {
-  options.recompute_every = nearest.recompute_every;
+// `fullest`: of the rank that does not fit; `nearest`: the fewest bytes with recompute_auto.
+absl::Status DoesNotFit(const Fit& fit, const PipelineOptions& options, const Fullest& fullest, int64_t nearest) {
   return absl::ResourceExhaustedError(absl::StrCat(
       "rank ", fullest.rank, " needs ", InWords(fullest.bytes), ", but the limit is ", fit.limit(),
       " bytes (pipeline.memory_limit_bytes, or where that is 0 ",
       fit.stream.kind() == DeviceKind::kCpu ? "a rank's share of what its host has free"
                                             : "its share of what its GPU has free, less what the driver takes",
-      "). Nearest: pipeline.recompute_every = ", nearest.recompute_every, " needs ", InWords(nearest.fullest.bytes),
-      nearest.fullest.bytes <= fit.limit()
-          ? ", which fits."
-          : absl::StrCat(", which does not fit either: use more ranks or smaller micro-batches.",
-                         LargestDepth(fit, options))));
+      "). Nearest: pipeline.recompute_auto = true needs ",
+      nearest <= fit.limit() ? absl::StrCat(InWords(nearest), ", which fits.")
+                             : absl::StrCat("at least ", InWords(nearest),
+                                            ", which does not fit either: use more ranks or smaller micro-batches.",
+                                            LargestDepth(fit, options))));
 }
 
-// The recompute_every that fits.
-absl::StatusOr<int32_t> FitCheckpointing(const Fit& fit, PipelineOptions options) {
-  if (fit.limit() == 0 && !options.recompute_auto) return options.recompute_every;
-  if (fit.limit() == 0) {
-    return absl::InvalidArgumentError("pipeline.recompute_auto needs pipeline.memory_limit_bytes.");
+// What a stage recomputes, and its bytes.
+struct StageFit {
+  RecomputeChoice choice;
+  int64_t bytes = std::numeric_limits<int64_t>::max(), bytes_without = 0;  // without recomputation
+};
+StageFit FitStage(const ModelPlan& plan, int64_t limit_bytes, const Stream& stream, int stage,
+                  PipelineLayout& pipeline) {
+  constexpr int kTries = 4;  // the arena may need other bytes than a choice counts
+  const RecomputeGraph graph = MakeRecomputeGraph(plan, pipeline, stage);
+  StageFit best;
+  int64_t room = best.bytes;
+  for (int i = 0; i <= kTries; ++i) {
+    RecomputeChoice tried = ChooseRecompute(graph, room);
+    SetRecompute(plan, tried.runs, pipeline);
+    const RankParts parts(plan, pipeline, stage, stream, Purpose::kTraining);
+    const int64_t bytes = LimitedBytes(parts.layout, stream.kind());
+    const int64_t before = std::exchange(room, limit_bytes - (bytes - tried.bytes));
+    const bool fits = bytes <= limit_bytes;
+    if (i == 0) best.bytes_without = bytes;
+    if (best.bytes > limit_bytes ? bytes < best.bytes : fits && tried.cost < best.choice.cost) {
+      best = {std::move(tried), bytes, best.bytes_without};
+    }
+    if (room == before || (i == 0 && fits)) break;
+    if (i + 1 == kTries && best.bytes > limit_bytes) room = 0;
   }
-  if (options.recompute_auto) options.recompute_every = 0;
-  HADAL_ASSIGN_OR_RETURN(const Fullest fullest, FullestRank(fit, options));
-  if (fullest.bytes <= fit.limit()) return options.recompute_every;
-  HADAL_ASSIGN_OR_RETURN(const Choice smallest, SmallestByRecomputing(fit, options));
-  if (options.recompute_auto && smallest.fullest.bytes <= fit.limit()) return smallest.recompute_every;
-  return DoesNotFit(fit, std::move(options), fullest, smallest);
+  return best;
 }
 
 }  // namespace
@@ -141,13 +141,24 @@ int64_t LimitedBytes(const ArenaLayout& layout, DeviceKind kind) {
   return kind == DeviceKind::kCpu ? layout.total_bytes() : layout.device_bytes() + cuda::OwnMemory::kDeviceBytes;
 }
 
-std::vector<int32_t> SegmentLengths(int32_t sublayers) {
-  std::vector<int32_t> lengths;
-  for (int32_t k = 1; k < sublayers; k *= 2) {
-    lengths.push_back(k);
-    if (k >= 2 && k + k / 2 < sublayers) lengths.push_back(k + k / 2);
+FullestStage RecomputeToFit(const ModelPlan& plan, int64_t limit_bytes, const Stream& stream,
+                            PipelineLayout& pipeline) {
+  FullestStage fullest;
+  std::vector<RecomputeRun> runs;
+  RecomputeFit fit;
+  for (int stage = 0; stage < pipeline.shape.stages; ++stage) {
+    const auto& [choice, bytes, bytes_without] = FitStage(plan, limit_bytes, stream, stage, pipeline);
+    fit.bytes_without.push_back(bytes_without);
+    if (choice.cost > 0) fit.gap = std::max(fit.gap, 1 - choice.lower_bound / choice.cost);
+    runs.insert(runs.end(), choice.runs.begin(), choice.runs.end());
+    if (bytes > fullest.bytes) fullest = {stage, bytes};
   }
-  return lengths;
+  std::ranges::sort(runs, {}, &RecomputeRun::first);
+  const auto last = std::ranges::unique(runs, {}, &RecomputeRun::length);
+  runs.erase(last.begin(), last.end());
+  SetRecompute(plan, std::move(runs), pipeline);
+  pipeline.recompute_fit = std::move(fit);
+  return fullest;
 }
 
 int NcclConnections(const ModelPlan& plan, const PipelineLayout& pipeline) {
@@ -174,9 +185,27 @@ absl::StatusOr<std::vector<ArenaLayout>> TrainingLayouts(const ModelPlan& plan, 
 absl::StatusOr<PipelineLayout> MakeFittingLayout(const ModelPlan& plan, const BatchOptions& batch,
                                                  const PipelineOptions& options, int ranks, int rank,
                                                  const RankResources& resources, const Stream& stream) {
+  const Fit fit{plan, batch, ranks, resources, stream};
+  if (options.recompute_auto && fit.limit() == 0) {
+    return absl::InvalidArgumentError("pipeline.recompute_auto needs pipeline.memory_limit_bytes.");
+  }
   PipelineOptions fitting = options;
-  HADAL_ASSIGN_OR_RETURN(fitting.recompute_every, FitCheckpointing({plan, batch, ranks, resources, stream}, options));
-  return MakePipelineLayout(plan, batch, fitting, ranks, rank, resources);
+  if (options.recompute_auto) fitting.recompute_every = 0;
+  HADAL_ASSIGN_OR_RETURN(PipelineLayout pipeline, MakeLayout(fit, fitting, rank));
+  if (fit.limit() == 0) return pipeline;
+  HADAL_ASSIGN_OR_RETURN(const Fullest fullest, FullestRank(fit, pipeline));
+  if (fullest.bytes <= fit.limit()) return pipeline;
+  fitting.recompute_every = 1;
+  HADAL_ASSIGN_OR_RETURN(PipelineLayout chosen, MakeLayout(fit, fitting, /*rank=*/0));
+  Fullest nearest{.bytes = fit.limit()};
+  for (int64_t limit = fit.limit(), i = 0; i < 2 && nearest.bytes >= fit.limit(); ++i) {
+    RecomputeToFit(plan, limit, stream, chosen);
+    HADAL_ASSIGN_OR_RETURN(nearest, FullestRank(fit, chosen));
+    limit -= nearest.bytes - fit.limit();  // other replicas may update more slices
+  }
+  if (!options.recompute_auto || nearest.bytes > fit.limit()) return DoesNotFit(fit, fitting, fullest, nearest.bytes);
+  HADAL_ASSIGN_OR_RETURN(pipeline, LayoutOfReplica(chosen, pipeline.replica));
+  return pipeline;
 }
 
 }  // namespace hadal

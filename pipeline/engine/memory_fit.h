@@ -22,8 +22,14 @@ absl::StatusOr<std::vector<ArenaLayout>> TrainingLayouts(const ModelPlan& plan, 
 // device part and hadal's other device memory (kernels/cuda_host/own_memory.h).
 int64_t LimitedBytes(const ArenaLayout& layout, DeviceKind kind);
 
-// The values of recompute_every (sublayers per segment) that are tried, ascending: 2^i and 3·2^i, below `sublayers`.
-std::vector<int32_t> SegmentLengths(int32_t sublayers);
+struct FullestStage {
+  int stage = 0;
+  int64_t bytes = 0;
+};
+// Sets which sublayers each stage of replica pipeline.replica recomputes: the least with which its LimitedBytes are at
+// most `limit_bytes` (recompute_plan.h); if there is no such plan, that with the fewest bytes. Returns the stage that
+// then has the most bytes.  REQUIRES: as SetRecompute.
+FullestStage RecomputeToFit(const ModelPlan& plan, int64_t limit_bytes, const Stream& stream, PipelineLayout& pipeline);
 
 // The largest number of NCCL connections of any rank (exchange/process_grid.h); 0 if messages go through the host.
 int NcclConnections(const ModelPlan& plan, const PipelineLayout& pipeline);
@@ -34,13 +40,12 @@ int NcclConnections(const ModelPlan& plan, const PipelineLayout& pipeline);
 int64_t DriverBytes(const ModelPlan& plan, const PipelineLayout& pipeline);
 
 // Returns MakePipelineLayout's layout for world rank `rank` of `ranks`, if each rank's LimitedBytes are at most
-// resources.memory_limit_bytes (0: no limit). If options.recompute_auto is set, recompute_every is 0 if that fits, else
-// the one of SegmentLengths with which the fullest rank needs the fewest bytes. Apart from `replica` the result is the
-// same on every rank.
-// Errors: ResourceExhausted, naming the fullest rank, its bytes, the limit and the recompute_every that needs the
-// fewest bytes; if that does not fit either, and layers of the model read a combination of the outputs of all layers
-// before them (ModelPlan::Combines), also the largest depth that fits with an even split. InvalidArgument for
-// recompute_auto without a limit. Those of MakePipelineLayout.
+// resources.memory_limit_bytes (0: no limit). If options.recompute_auto is set, nothing is recomputed if that fits;
+// else RecomputeToFit chooses. Apart from `replica` the result is the same on every rank.
+// Errors: ResourceExhausted, naming the fullest rank, its bytes, the limit and the fewest bytes with recompute_auto; if
+// these do not fit either, and layers of the model read a combination of the outputs of all layers before them
+// (ModelPlan::Combines), also the largest depth that fits with an even split. InvalidArgument for recompute_auto
+// without a limit. Those of MakePipelineLayout.
 absl::StatusOr<PipelineLayout> MakeFittingLayout(const ModelPlan& plan, const BatchOptions& batch,
                                                  const PipelineOptions& options, int ranks, int rank,
                                                  const RankResources& resources, const Stream& stream);

@@ -1,6 +1,7 @@
 #include "pipeline/layout/pipeline_layout.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "layers/adaptive_bands.h"
@@ -10,6 +11,7 @@
 #include "pipeline/schedule/schedule_check.h"
 #include "pipeline/schedule/schedule_replay.h"
 #include "runtime/arena.h"
+#include "runtime/check.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/status_macros.h"
 
@@ -45,10 +47,13 @@ absl::StatusOr<std::vector<int32_t>> CutModel(const ModelPlan& plan, const std::
 ReplayCosts CostsOfChunks(const PipelineLayout& pipeline) {
   ReplayCosts costs;
   for (int g = 0; g < pipeline.shape.global_chunks(); ++g) {
-    double forward = 0;
-    for (int32_t s = pipeline.borders[g]; s < pipeline.borders[g + 1]; ++s) forward += pipeline.costs[s];
+    double forward = 0, recomputed = 0;
+    for (int32_t s = pipeline.borders[g]; s < pipeline.borders[g + 1]; ++s) {
+      forward += pipeline.costs[s];
+      recomputed += pipeline.recomputed[s] ? pipeline.costs[s] : 0;
+    }
     costs.forward_seconds.push_back(forward);
-    costs.backward_seconds.push_back((pipeline.recompute_every > 0 ? 3 : 2) * forward);
+    costs.backward_seconds.push_back(2 * forward + recomputed);
     costs.weight_seconds.push_back(kWeightShare * 2 * forward);
   }
   return costs;
@@ -231,11 +236,13 @@ absl::StatusOr<PipelineLayout> MakePipelineLayout(const ModelPlan& plan, const B
                   .chunks = options.chunks,
                   .micro_batches = result.share().count,
                   .free_links = resources.free_links};
-  result.schedule = options.recompute_every > 0 ? WithOnePending(options.schedule) : options.schedule;
+  std::vector<RecomputeRun> recompute = options.recompute;
+  if (recompute.empty() && options.recompute_every > 0) recompute = {{.first = 0, .length = options.recompute_every}};
+  result.schedule = LongestLength(recompute) > 0 ? WithOnePending(options.schedule) : options.schedule;
   result.outstanding_sends = options.outstanding_sends;
   result.device_transfers = resources.device_transfers;
   result.save_buffer_bytes = options.save_buffer_bytes;
-  result.recompute_every = options.recompute_every;
+  SetRecompute(plan, std::move(recompute), result);
   result.graphs = options.graphs == GraphMode::kAuto;
   result.bucket_rows = options.bucket_rows;
   HADAL_ASSIGN_OR_RETURN(result.borders, CutModel(plan, result.costs, result.shape, options.split));
@@ -249,6 +256,16 @@ absl::StatusOr<PipelineLayout> MakePipelineLayout(const ModelPlan& plan, const B
     HADAL_ASSIGN_OR_RETURN(result.decode_capacity, MakeDecodeCapacity(plan, result, *result.decoder));
   }
   return result;
+}
+
+void SetRecompute(const ModelPlan& plan, std::vector<RecomputeRun> runs, PipelineLayout& pipeline) {
+  HADAL_CHECK(LongestLength(runs) == 0 || pipeline.schedule == WithOnePending(pipeline.schedule));
+  pipeline.recompute = std::move(runs);
+  pipeline.recomputed.clear();
+  for (const SublayerRecord& record : plan.sublayers) {
+    const auto sublayer = static_cast<int32_t>(pipeline.recomputed.size());
+    pipeline.recomputed.push_back(record.layer >= 0 && LengthAt(pipeline.recompute, sublayer).length > 0);
+  }
 }
 
 absl::StatusOr<PipelineLayout> LayoutOfReplica(PipelineLayout pipeline, int replica) {

@@ -22,6 +22,7 @@
 #include "layers/model_plan.h"
 #include "pipeline/options/decoder_options.h"
 #include "pipeline/options/grid_shape.h"
+#include "pipeline/options/recompute_run.h"
 #include "pipeline/options/train_options.h"
 #include "pipeline/schedule/schedule.h"
 
@@ -52,6 +53,12 @@ struct RankResources {
   int64_t memory_limit_bytes = 0;
 };
 
+// Of recomputation that was chosen to fit a limit (memory_fit.h).
+struct RecomputeFit {
+  double gap = 0;                      // no plan that fits repeats less of a rank's work by more than this share
+  std::vector<int64_t> bytes_without;  // [S] of a stage that recomputes nothing
+};
+
 struct PipelineLayout {
   GridShape grid;
   int replica = 0;                    // the replica whose layout this is
@@ -64,14 +71,16 @@ struct PipelineLayout {
   bool device_transfers = false;  // RankResources::device_transfers
   int64_t save_buffer_bytes = 0;  // limit for the buffer into which a save copies state before an update overwrites it
   ActivationCapacity capacity;    // CapacityOf
-  int32_t recompute_every = 0;    // sublayers per recomputed segment; 0: no recomputation
   bool graphs = true;             // work is launched as graphs on a device
   int64_t bucket_rows = 128;      // least size to which a device's micro-batches are rounded up, in rows
   std::optional<DecoderOptions> decoder;  // beam search at validations, its sources no longer than training's
   DecodeCapacity decode_capacity;         // the decoder's sizes, if `decoder` is set
   std::vector<int32_t> borders;           // [G + 1]: global chunk g holds sublayers [borders[g], borders[g + 1])
   std::vector<double> costs;              // [sublayers] multiply-adds of a forward at full capacity
-  std::vector<RankProgram> programs;      // [S]
+  std::vector<RecomputeRun> recompute;    // SetRecompute sets this and
+  std::vector<bool> recomputed;           // [sublayers] whether the backward repeats the forward
+  RecomputeFit recompute_fit;
+  std::vector<RankProgram> programs;  // [S]
   // For each chunk, the most micro-batches that are live (in memory; schedule_check.h) at once, and the most of them
   // whose input half has not ended.
   std::vector<std::vector<int>> peak_live, peak_input;  // [S][v]
@@ -96,6 +105,9 @@ struct PipelineLayout {
 absl::StatusOr<PipelineLayout> MakePipelineLayout(const ModelPlan& plan, const BatchOptions& batch,
                                                   const PipelineOptions& options, int ranks, int rank = 0,
                                                   const RankResources& resources = {});
+// Sets which sublayers are recomputed. Does not change analytic_bubble.
+// REQUIRES: `runs` recompute nothing, or the layout was made with options that recompute (WithOnePending).
+void SetRecompute(const ModelPlan& plan, std::vector<RecomputeRun> runs, PipelineLayout& pipeline);
 // Returns the layout of another replica of the same pipeline.
 absl::StatusOr<PipelineLayout> LayoutOfReplica(PipelineLayout pipeline, int replica);
 

@@ -10,6 +10,7 @@
 #include "layers/model_options.h"
 #include "pipeline/options/decoder_options.h"
 #include "pipeline/options/grid_shape.h"
+#include "pipeline/options/recompute_run.h"
 #include "pipeline/schedule/schedule.h"
 #include "runtime/data/bleu.h"
 #include "runtime/data/input_masks.h"
@@ -56,8 +57,9 @@ struct PipelineOptions {
   // Limit for a rank's arena; a run that exceeds it does not start. 0: not set; a run then uses a rank's share of the
   // free memory (launch/memory_limit.h).
   int64_t memory_limit_bytes = 0;
-  bool recompute_auto = false;        // whether recompute_every is chosen to fit memory_limit_bytes (memory_fit.h)
-  double wait_timeout_seconds = 600;  // deadline of every wait for a peer or a device
+  bool recompute_auto = false;          // whether recompute_every is chosen to fit memory_limit_bytes (memory_fit.h)
+  std::vector<RecomputeRun> recompute;  // which sublayers are recomputed; empty: as recompute_every says
+  double wait_timeout_seconds = 600;    // deadline of every wait for a peer or a device
   // Limit for a buffer to which a rank copies weights and moments that are still to be written to a checkpoint, just
   // before an update changes them. 0: the update waits until they are written.
   int64_t save_buffer_bytes = 0;

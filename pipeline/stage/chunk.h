@@ -21,8 +21,8 @@
 // A gradient with several readers of its tensor is fp32. In backward, it starts at zero (at a border: as received); the
 // readers add to it in descending order, and the writer gets it converted to the stack's type.
 // Slots: micro-batch m uses slot m mod slots, from its forward to the end of its backward (`slots` is peak_live of
-// schedule_check.h). Without recomputation, slots also keep what every segment saved; with recomputation, a segment's
-// saved tensors are recomputed from its input, bit for bit, in memory that all segments of the rank share.
+// schedule_check.h). Slots also keep what a segment saved, unless it is recomputed: then its saved tensors are made
+// again from its input, bit for bit, in memory that all recomputed segments of the rank share. A chunk may have both.
 // Borders: an edge carries a tensor or the first entries of one; forward, of a history only those that the receiving
 // rank lacks (the others are copied within the rank). The engine sends (copies) a border's tensors before the chunk's
 // next compute in that direction.
@@ -59,6 +59,7 @@
 #include "layers/model_plan.h"
 #include "layers/output_head.h"
 #include "layers/parameter_store.h"
+#include "pipeline/options/recompute_run.h"
 #include "pipeline/stage/batch_slots.h"
 #include "pipeline/stage/graph_cache.h"
 #include "runtime/arena.h"
@@ -172,7 +173,7 @@ struct ChunkSpec {
   // For backwards in two halves. input_slots: slots for tensors that only input halves read, a divisor of `slots`, at
   // least peak_input of schedule_check.h. pending_slots: peak_pending of it; 0: all backwards are whole.
   int32_t input_slots = 1, pending_slots = 0;
-  int32_t recompute_every = 0;  // sublayers per segment, more where a cut is not legal; 0: no recomputation
+  std::span<const RecomputeRun> recompute;  // must outlive the chunk
   Purpose purpose = Purpose::kTraining;
   bool on_device = false;         // kernels run on a device
   bool graphs = false;            // the device launches graphs

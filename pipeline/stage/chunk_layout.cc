@@ -128,9 +128,10 @@ Chunk::TensorRange Chunk::AddSegments(int32_t first, int32_t last, TensorRange x
   TensorRange& open = second_streams_[static_cast<size_t>(stack)];  // if it reads blocks
   const TensorRange second = reads_blocks ? TensorRange() : open;
   // With a history a segment is a layer: its input is kept in any case.
-  const int32_t length = combines ? 1 : spec_.recompute_every > 0 ? spec_.recompute_every : last - first;
   for (int32_t begin = first, end = first; begin < last; begin = end) {
-    end = plan_.SegmentEnd(begin, length, last);
+    const auto [length, run_end] = LengthAt(spec_.recompute, begin);
+    const int32_t most = std::min(run_end, last) - begin;
+    end = plan_.SegmentEnd(begin, combines ? 1 : length > 0 ? std::min(length, most) : most, last);
     const bool is_entry = combines || (reads_blocks && plan_.OpenSublayers(end) == 0);
     TensorRange y{.tensor = x.tensor, .first = x.entries};
     if (!is_entry) {
@@ -145,7 +146,7 @@ Chunk::TensorRange Chunk::AddSegments(int32_t first, int32_t last, TensorRange x
                       .second = second,
                       .open = reads_blocks ? open : TensorRange(),
                       .reads_encoder_output = stack == Stack::kDecoder && encoder_output_.tensor >= 0,
-                      .recomputed = spec_.recompute_every > 0});
+                      .recomputed = length > 0});
     if (reads_blocks) open = is_entry ? TensorRange() : y;
     if (is_entry) {
       x = {.tensor = x.tensor, .entries = x.entries + 1};

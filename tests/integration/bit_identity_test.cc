@@ -1,7 +1,10 @@
 // The same bits, whatever the layout: stages, threads, schedules, chunks, recomputation, validation; and on AVX2 as on
 // wider instruction sets.
 #include <cmath>
+#include <cstdint>
 #include <optional>
+#include <random>
+#include <string>
 
 #include "gtest/gtest.h"
 #include "layers/model_plan.h"
@@ -117,6 +120,36 @@ TEST_P(BitIdentityTest, AnotherLayout) {
 TEST(BitIdentityTest, EveryAxis) {
   ExpectSameBits(BaseSpec(ResidualMethod::kDeepNorm, 64), SomeLayouts());
   ExpectSameBits(LanguageModelSpec(ResidualMethod::kDlclPre, 32), SomeLayouts());
+}
+
+// Kept and recomputed segments of any length beside each other. Regions of the arena lie apart, and nothing may write
+// between them.
+TEST(BitIdentityTest, RandomPlansOfRecomputation) {
+  std::minstd_rand random(7);
+  const auto below = [&random](uint32_t count) { return static_cast<int>(random() / 8 % count); };
+  for (const ResidualMethod method : {ResidualMethod::kDeepNorm, ResidualMethod::kPreLn, ResidualMethod::kRFixup,
+                                      ResidualMethod::kMhc, ResidualMethod::kAttnRes}) {
+    RunSpec base = BaseSpec(method, 32);
+    base.steps = 2;
+    const Corpus corpus = RandomCorpusFor(base.model, 400, 24, 5);
+    const RunOutcome reference = Train(base, corpus);
+    for (int i = 0; i < 4; ++i) {
+      RunSpec spec = base;
+      spec.poison = true;
+      spec.ranks = 1 + i;
+      spec.pipeline.schedule = AllScheduleKinds()[below(static_cast<uint32_t>(AllScheduleKinds().size()))];
+      const bool interleaves =
+          RunsSeveralChunks(spec.pipeline.schedule) && spec.pipeline.schedule != ScheduleKind::kGpipe;
+      spec.pipeline.chunks = interleaves ? 2 : 1;
+      std::string text = std::string(ToString(spec.pipeline.schedule));
+      for (int32_t first = below(4); first < std::ssize(ModelPlan::Make(spec.model).sublayers); first += 1 + below(4)) {
+        spec.pipeline.recompute.push_back({.first = first, .length = below(4)});
+        text += " " + std::to_string(first) + ":" + std::to_string(spec.pipeline.recompute.back().length);
+      }
+      EXPECT_EQ(FirstDifference(reference, Train(spec, corpus)), "")
+          << ResidualMethodName(method) << ", " << spec.ranks << " ranks, " << text;
+    }
+  }
 }
 
 TEST(BitIdentityTest, NightlyEveryCombinationOfTheAxes) {

@@ -122,8 +122,10 @@ TEST(RunInfo, SaysWhatTheRunIs) {
   EXPECT_EQ(run.first_step, 8);
   EXPECT_EQ(run.total_steps, 30);
   PipelineLayout chosen = pipeline;
-  chosen.recompute_every = 4;
-  EXPECT_EQ(DescribeRun(options, plan, chosen, 3, 8).recompute_every, 4) << "what recompute_auto has chosen";
+  SetRecompute(plan, {{0, 2}, {3, 4}, {7, 0}}, chosen);
+  const RunInfo with = DescribeRun(options, plan, chosen, 3, 8);
+  EXPECT_EQ(with.recompute_every, 4) << "what recompute_auto has chosen";
+  EXPECT_EQ(with.layout, run.layout + ", 5 sublayers recomputed");
   ModelPlan speech = plan;
   speech.options.frame_width = 80;
   EXPECT_EQ(DescribeRun(options, speech, pipeline, 3, 8).frame_width, 80);

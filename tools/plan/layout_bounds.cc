@@ -1,13 +1,11 @@
 #include "tools/plan/layout_bounds.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 #include <vector>
 
 #include "layers/parameter_store.h"
 #include "pipeline/engine/engine.h"
-#include "pipeline/engine/memory_fit.h"
 #include "pipeline/layout/pipeline_layout.h"
 #include "pipeline/layout/slice_ownership.h"
 #include "pipeline/schedule/schedule_replay.h"
@@ -15,13 +13,6 @@
 
 namespace hadal {
 namespace {
-
-int32_t LongestChunk(const PipelineLayout& pipeline) {
-  int32_t longest = 0;
-  for (size_t g = 0; g + 1 < pipeline.borders.size(); ++g)
-    longest = std::max(longest, pipeline.borders[g + 1] - pipeline.borders[g]);
-  return longest;
-}
 
 GridShape GridOf(const LayoutPrediction& layout) {
   return {layout.pipeline.stages, layout.pipeline.replicas, layout.pipeline.placement};
@@ -50,26 +41,6 @@ FullestStage LayoutMemory::Fullest(const PipelineLayout& pipeline, int64_t enoug
   return fullest;
 }
 
-// The best length for some of the stages is a bound for all of them: once none of the others takes more with it, it is
-// the best of all. Few stages are ever the fullest, so that few are laid out with more than one length.
-FullestStage LayoutMemory::RecomputeBest(PipelineLayout& pipeline, int64_t enough) const {
-  const std::vector<int32_t> lengths = SegmentLengths(2 * LongestChunk(pipeline));
-  std::map<int32_t, FullestStage> known;  // by length, of the stages looked at
-  for (const int32_t length : lengths) known[length] = {};
-  for (int stage = 0;;) {
-    for (auto& [length, fullest] : known) {
-      pipeline.recompute_every = length;
-      if (const int64_t bytes = Bytes(pipeline, stage); bytes > fullest.bytes) fullest = {stage, bytes};
-    }
-    const auto best = std::ranges::min_element(known, {}, [](const auto& entry) { return entry.second.bytes; });
-    pipeline.recompute_every = best->first;
-    if (best->second.bytes > enough) return best->second;
-    const FullestStage fullest = Fullest(pipeline);
-    if (fullest.bytes <= best->second.bytes) return best->second;
-    stage = fullest.stage;
-  }
-}
-
 absl::StatusOr<const std::vector<SublayerSeconds>*> LayoutBounds::Seconds(const BatchOptions& batch, bool recompute) {
   const std::pair key(batch.micro_batches, recompute);
   auto found = seconds_.find(key);
@@ -85,7 +56,7 @@ absl::StatusOr<const std::vector<SublayerSeconds>*> LayoutBounds::Seconds(const 
 
 absl::StatusOr<double> LayoutBounds::Share(const LayoutPrediction& layout) {
   HADAL_ASSIGN_OR_RETURN(const std::vector<SublayerSeconds>* seconds,
-                         Seconds(layout.batch, layout.pipeline.recompute_every != 0));
+                         Seconds(layout.batch, layout.pipeline.recompute_every > 0));
   if (seconds == nullptr) return std::numeric_limits<double>::infinity();
   // Where the backward is split, weight halves run beside the way of a micro-batch.
   const double beside = SplitsBackward(layout.pipeline.schedule) ? kWeightShare : 0;
@@ -101,7 +72,7 @@ absl::StatusOr<double> LayoutBounds::Share(const LayoutPrediction& layout) {
 
 double LayoutBounds::Cut(const LayoutPrediction& layout, const std::vector<int32_t>& borders) const {
   const std::vector<SublayerSeconds>& seconds =
-      *seconds_.at({layout.batch.micro_batches, layout.pipeline.recompute_every != 0});
+      *seconds_.at({layout.batch.micro_batches, layout.pipeline.recompute_every > 0});
   const int stages = layout.pipeline.stages, chunks = layout.pipeline.chunks;
   const int share = ShareOf(layout.batch.micro_batches, layout.pipeline.replicas, 0).count;
   const double launches = 2 * PhaseGapSeconds(machine_.costs, stages * chunks);  // of a forward and a backward

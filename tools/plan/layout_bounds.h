@@ -3,7 +3,8 @@
 //
 // A layout has S stages and R replicas; its step has M micro-batches, of which a replica has at most m = ⌈M/R⌉. C is
 // the time of one micro-batch in all sublayers (forward, recompute and backward), c_s that in the chunks of stage s,
-// but at least the host's time for the launches of their forwards and backwards.
+// but at least the host's time for the launches of their forwards and backwards. Where the search chooses what is
+// recomputed, none of it counts.
 //   Share   max(m · C / S, C): a device's share of the work, and the way of one micro-batch through the depth (the
 //           second C is without the weight halves where the backward is split)
 //   Cut     max over stages s of   m · c_s + Σ_{t<s} (time of t's first chunk + 2 messages + the host's time for the
@@ -24,6 +25,7 @@
 
 #include "absl/status/statusor.h"
 #include "layers/model_plan.h"
+#include "pipeline/engine/memory_fit.h"
 #include "pipeline/layout/pipeline_layout.h"
 #include "pipeline/options/train_options.h"
 #include "runtime/stream.h"
@@ -31,11 +33,6 @@
 #include "tools/plan/step_costs.h"
 
 namespace hadal {
-
-struct FullestStage {
-  int stage = 0;
-  int64_t bytes = 0;
-};
 
 // LayoutMemory computes the bytes that the ranks of a planned pipeline take on a machine's devices. The arenas are laid
 // out as in training (engine.h), stage by stage, so that a search can stop at the first rank that does not fit.
@@ -53,9 +50,6 @@ class LayoutMemory {
   int64_t Room(const PipelineLayout& pipeline) const;
   // Of the stages of replica pipeline.replica, the one that takes the most, or the first that takes more than `enough`.
   FullestStage Fullest(const PipelineLayout& pipeline, int64_t enough = std::numeric_limits<int64_t>::max()) const;
-  // Sets pipeline.recompute_every to the segment length with which the fullest stage of its replica takes the fewest
-  // bytes, and returns that stage. If with every length a stage takes more than `enough`, returns such a stage.
-  FullestStage RecomputeBest(PipelineLayout& pipeline, int64_t enough) const;
 
  private:
   int64_t Bytes(const PipelineLayout& pipeline, int stage) const;

@@ -94,8 +94,11 @@ std::vector<LayoutPrediction> LayoutCandidates(const ModelPlan& model, const Tra
         if (SplitsBackward(kind) && grid.stages == 1 && !kept.schedule) continue;
         for (const bool shard : Choices(kept.optimizer_sharding, asked.shard_optimizer_state, {true, false})) {
           if (!shard && grid.replicas == 1 && !kept.optimizer_sharding) continue;
-          for (const int32_t recompute_every : Choices(kept.recompute_every, asked.recompute_every, {0, kAnyLength})) {
-            if (recompute_every != 0 && WithOnePending(kind) != kind && !kept.schedule) continue;
+          // The others keep several weight halves only if nothing is recomputed.
+          const std::vector<int32_t> lengths =
+              WithOnePending(kind) == kind ? std::vector{kAnyLength} : std::vector{0, kAnyLength};
+          for (const int32_t recompute_every : Choices(kept.recompute_every, asked.recompute_every, lengths)) {
+            if (recompute_every != 0 && lengths.size() > 1 && !kept.schedule) continue;
             LayoutPrediction layout{.batch = batch, .pipeline = asked};
             layout.pipeline.stages = grid.stages;
             layout.pipeline.replicas = grid.replicas;

@@ -8,7 +8,7 @@
 //                      weight halves, which recomputation does not leave
 //   micro-batches      1/8 to 8 times the config's tokens, none smaller than the longest sentence that fits now. The
 //                      tokens of a step remain the config's: of half as large micro-batches there are twice as many
-//   recompute          off, and on: every k sublayers, where the search finds k
+//   recompute          as little as the memory asks: the search finds it
 //   sharding           of the optimizer's state over replicas, or none
 // Threads: pure.
 #pragma once
@@ -35,11 +35,11 @@ struct KeptFields {
       &KeptFields::recompute_every, &KeptFields::optimizer_sharding, &KeptFields::batch};
 };
 
-// With recomputation whose k the search is to find, recompute_every is kAnyLength.
+// With recomputation that the search is to find, recompute_every is kAnyLength.
 inline constexpr int32_t kAnyLength = -1;
-// The most candidates for each pair of stages and replicas, at any depth: 7 sizes of micro-batches, 32 combinations of
-// chunks, schedule and recompute, 2 of sharding.
-inline constexpr int kMostCandidatesOfAGrid = 7 * 32 * 2;
+// The most candidates for each pair of stages and replicas, at any depth: 7 sizes of micro-batches, 19 combinations of
+// chunks and schedule, 2 of sharding.
+inline constexpr int kMostCandidatesOfAGrid = 7 * 19 * 2;
 std::vector<LayoutPrediction> LayoutCandidates(const ModelPlan& model, const TrainOptions& options,
                                                const Machine& machine, const KeptFields& kept);
 

@@ -78,8 +78,7 @@ class Prediction {
   }
 
   absl::Status Time(PredictionDetail detail, LayoutPrediction& result) {
-    HADAL_ASSIGN_OR_RETURN(seconds_,
-                           machine_.costs.Sublayers(model_, pipeline_.capacity, pipeline_.recompute_every > 0));
+    HADAL_ASSIGN_OR_RETURN(seconds_, SecondsOf(model_, pipeline_, machine_.costs));
     result.costs = Costs();
     HADAL_ASSIGN_OR_RETURN(const Replay replay, RunReplay(detail, result.costs, result.parts));
     result.busy_seconds = replay.busy_seconds;
@@ -250,6 +249,17 @@ class Prediction {
 
 }  // namespace
 
+absl::StatusOr<std::vector<SublayerSeconds>> SecondsOf(const ModelPlan& model, const PipelineLayout& pipeline,
+                                                       const StepCosts& costs) {
+  HADAL_ASSIGN_OR_RETURN(std::vector<SublayerSeconds> seconds, costs.Sublayers(model, pipeline.capacity, false));
+  if (LongestLength(pipeline.recompute) == 0) return seconds;
+  HADAL_ASSIGN_OR_RETURN(const std::vector<SublayerSeconds> repeated, costs.Sublayers(model, pipeline.capacity, true));
+  for (size_t s = 0; s < seconds.size(); ++s) {
+    if (pipeline.recomputed[s]) seconds[s] = repeated[s];
+  }
+  return seconds;
+}
+
 std::vector<double> MostOfMuonByStage(const ModelPlan& model, const PipelineLayout& pipeline,
                                       absl::FunctionRef<double(const ParameterRecord&)> of) {
   std::vector<double> stages;
@@ -294,7 +304,8 @@ absl::StatusOr<LayoutPrediction> PredictLayout(const ModelPlan& model, const Bat
   result.pipeline.schedule = pipeline.schedule;
   result.pipeline.outstanding_sends = pipeline.outstanding_sends;
   result.pipeline.shard_optimizer_state = pipeline.shard_optimizer_state;
-  result.pipeline.recompute_every = pipeline.recompute_every;
+  result.pipeline.recompute_every = LongestLength(pipeline.recompute);
+  if (pipeline.recompute.size() > 1) result.pipeline.recompute = pipeline.recompute;
   result.pipeline.save_buffer_bytes = pipeline.save_buffer_bytes;
   result.pipeline.placement = pipeline.grid.placement;
   HADAL_RETURN_IF_ERROR(Prediction(model, pipeline, machine).Time(detail, result));

@@ -42,6 +42,7 @@ struct PredictedParts {
 struct LayoutPrediction {
   BatchOptions batch;
   PipelineOptions pipeline;  // stages, replicas, chunks, schedule, recompute, sharding
+  RecomputeFit recompute_fit;
   ReplayCosts costs;         // with which the schedule is replayed
   double step_seconds = 0;
   PredictedParts parts;
@@ -75,6 +76,10 @@ enum class PredictionDetail {
 absl::StatusOr<LayoutPrediction> PredictLayout(const ModelPlan& model, const BatchOptions& batch,
                                                const PipelineLayout& pipeline, const LayoutMachine& machine,
                                                PredictionDetail detail = PredictionDetail::kParts);
+
+// Returns the costs' seconds of each sublayer, recomputed or not as `pipeline` says.
+absl::StatusOr<std::vector<SublayerSeconds>> SecondsOf(const ModelPlan& model, const PipelineLayout& pipeline,
+                                                       const StepCosts& costs);
 
 // Returns the largest sum of `of`(matrix) over the matrices that one replica of each stage orthogonalises (Muon).  [S]
 std::vector<double> MostOfMuonByStage(const ModelPlan& model, const PipelineLayout& pipeline,

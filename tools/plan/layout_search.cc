@@ -33,7 +33,9 @@ std::string InWords(const LayoutPrediction& layout) {
   return absl::StrCat(pipeline.stages, " stages x ", pipeline.replicas, " replicas, ", ToString(pipeline.schedule),
                       ", ", layout.batch.micro_batches, " micro-batches of ", layout.batch.target_tokens,
                       " target tokens, recompute ",
-                      pipeline.recompute_every == 0 ? "off" : absl::StrCat("every ", pipeline.recompute_every));
+                      !pipeline.recompute.empty()     ? "in part"
+                      : pipeline.recompute_every == 0 ? "off"
+                                                      : absl::StrCat("every ", pipeline.recompute_every));
 }
 
 class Search {
@@ -75,7 +77,7 @@ class Search {
   // The borders for this many pieces; nullptr if the model cannot be cut so.
   const std::vector<int32_t>* Borders(const PipelineOptions& pipeline);
   absl::StatusOr<PipelineLayout> LayoutOf(const LayoutPrediction& layout, const std::vector<int32_t>& borders) const;
-  // Whether the stages of one replica fit, recomputing with the best segment length if that is the search's to choose.
+  // Whether the stages of one replica fit, recomputing as little as they must if that is the search's to choose.
   bool Fits(LayoutPrediction& layout, PipelineLayout& pipeline);
   // Refines one entry by one level; a null layout drops it.
   absl::Status Refine(Entry& entry);
@@ -129,8 +131,7 @@ absl::StatusOr<PipelineLayout> Search::LayoutOf(const LayoutPrediction& layout,
                                                 const std::vector<int32_t>& borders) const {
   PipelineOptions pipeline = layout.pipeline;
   pipeline.split.assign(borders.begin() + 1, borders.end() - 1);
-  // With any length, a schedule keeps as few weight halves as with the one that is found.
-  if (pipeline.recompute_every == kAnyLength) pipeline.recompute_every = 1;
+  if (pipeline.recompute_every == kAnyLength) pipeline.recompute_every = 1;  // as SetRecompute requires
   return MakePipelineLayout(model_, layout.batch, pipeline, layout.ranks(), /*rank=*/0,
                             PlannedResources(pipeline, layout.ranks(), machine_.device()));
 }
@@ -152,8 +153,11 @@ bool Search::Fits(LayoutPrediction& layout, PipelineLayout& pipeline) {
   const bool all_near = std::ssize(nearest_) < kNearest;
   const int64_t enough = all_near ? std::numeric_limits<int64_t>::max() : std::max(room, nearest_.back().fullest.bytes);
   const bool chooses = layout.pipeline.recompute_every == kAnyLength;
-  const FullestStage fullest = chooses ? memory_.RecomputeBest(pipeline, enough) : memory_.Fullest(pipeline, enough);
-  layout.pipeline.recompute_every = pipeline.recompute_every;
+  const FullestStage fullest =
+      chooses ? RecomputeToFit(model_, room, stream_, pipeline) : memory_.Fullest(pipeline, enough);
+  layout.pipeline.recompute_every = LongestLength(pipeline.recompute);
+  if (chooses && layout.pipeline.recompute_every > 0) layout.pipeline.recompute = pipeline.recompute;
+  layout.recompute_fit = pipeline.recompute_fit;
   if (fullest.bytes > room) NoteTooLarge(layout, fullest, room);
   return fullest.bytes <= room;
 }
@@ -195,6 +199,7 @@ absl::Status Search::List(const LayoutPrediction& layout) {
   run.pipeline.memory_limit_bytes = 0;  // in the room
   HADAL_ASSIGN_OR_RETURN(PlanReport report,
                          MakePlanReport(run, layout.ranks(), stream_, costs_, machine_.devices_per_node));
+  report.pipeline.recompute_fit = layout.recompute_fit;
   const int64_t room = memory_.Room(report.pipeline);
   const auto fullest = std::ranges::max_element(
       report.layouts, {}, [&](const ArenaLayout& arena) { return LimitedBytes(arena, report.device); });

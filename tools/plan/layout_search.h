@@ -57,7 +57,7 @@ std::string LayoutSearchToText(const LayoutSearch& search, const SearchText& tex
 std::string LayoutSearchToJson(const LayoutSearch& search, const SearchText& text);
 // "--set pipeline.stages=8 --set …": the arguments that make the searched config train with this layout. They need no
 // quoting in a shell.
-std::string LayoutArguments(const LayoutPrediction& layout);
+std::string LayoutArguments(const PlanReport& report);
 // Operations of one step's forward and backward pass; a multiply-add is two.
 double StepOperations(const ModelPlan& model, const BatchOptions& batch);
 

@@ -39,8 +39,12 @@ double Utilisation(const LayoutSearch& search, const LayoutPrediction& layout) {
   return search.perfect_seconds / layout.step_seconds;
 }
 
-std::string RecomputeText(const LayoutPrediction& layout) {
-  return layout.pipeline.recompute_every == 0 ? "off" : absl::StrCat("every ", layout.pipeline.recompute_every);
+std::string RecomputeText(const PipelineLayout& pipeline) {
+  const int32_t longest = LongestLength(pipeline.recompute);
+  if (longest == 0) return "off";
+  if (pipeline.recompute.size() == 1) return absl::StrCat("every ", longest);
+  const auto count = static_cast<double>(std::ranges::count(pipeline.recomputed, true));
+  return absl::StrFormat("%.1f%%", 100 * count / static_cast<double>(pipeline.recomputed.size()));
 }
 
 void AppendHeader(const LayoutSearch& search, const SearchText& about, std::string& text) {
@@ -71,17 +75,18 @@ void AppendRanking(const LayoutSearch& search, std::string& text) {
     const LayoutPrediction& l = Times(search.best[i]);
     absl::StrAppendFormat(&text, "%2d %6d %6d %8d  %-16s %18s %10s %8s %11s %11s %5.1f%% %5.1f%% %6.1f GiB\n", i + 1,
                           l.pipeline.stages, l.pipeline.chunks, l.pipeline.replicas, ToString(l.pipeline.schedule),
-                          absl::StrCat(l.batch.micro_batches, " x ", l.batch.target_tokens), RecomputeText(l),
+                          absl::StrCat(l.batch.micro_batches, " x ", l.batch.target_tokens),
+                          RecomputeText(search.best[i].pipeline),
                           l.pipeline.replicas == 1           ? "-"
                           : l.pipeline.shard_optimizer_state ? "sharded"
                                                              : "whole",
                           Milliseconds(l.step_seconds), HumanRate(l.TargetTokens() / l.step_seconds),
                           100 * l.idle_share, 100 * Utilisation(search, l), Gib(search.best[i].FullestBytes()));
   }
-  absl::StrAppend(
-      &text,
-      "micro-batches: of a step, all replicas together, x target tokens; idle: of the ranks' time before the "
-      "update;\nMFU: operations without recomputation over the devices' peak; memory: fullest device\n");
+  absl::StrAppend(&text,
+                  "micro-batches: of a step, all replicas together, x target tokens; recompute: of the sublayers; "
+                  "idle: of the ranks' time before the "
+                  "update;\nMFU: operations without recomputation over the devices' peak; memory: fullest device\n");
 }
 
 const NamedPart& LargestLoss(const LayoutPrediction& layout) {
@@ -137,17 +142,21 @@ void AppendBest(const LayoutSearch& search, const SearchText& about, std::string
                           HumanCount(steps), days, days * about.machine.devices());
   }
   if (search.best.front().cluster) absl::StrAppend(&text, ToText(*search.best.front().cluster));
-  absl::StrAppend(&text, "arguments for this layout, after the configs:\n", LayoutArguments(best), "\n");
+  absl::StrAppend(&text, "arguments for this layout, after the configs:\n", LayoutArguments(search.best.front()), "\n");
 }
 
 }  // namespace
 
-std::string LayoutArguments(const LayoutPrediction& layout) {
+std::string LayoutArguments(const PlanReport& report) {
+  const LayoutPrediction& layout = *report.prediction;
   const PipelineOptions& pipeline = layout.pipeline;
+  const std::string recompute =
+      pipeline.recompute.empty()
+          ? absl::StrCat("recompute_every=", pipeline.recompute_every)
+          : absl::StrCat("recompute_auto=true --set pipeline.memory_limit_bytes=", report.FullestBytes());
   return absl::StrCat("--set pipeline.stages=", pipeline.stages, " --set pipeline.replicas=", pipeline.replicas,
                       " --set pipeline.chunks=", pipeline.chunks,
-                      " --set pipeline.schedule=", ToString(pipeline.schedule),
-                      " --set pipeline.recompute_every=", pipeline.recompute_every,
+                      " --set pipeline.schedule=", ToString(pipeline.schedule), " --set pipeline.", recompute,
                       " --set pipeline.optimizer_sharding=", pipeline.shard_optimizer_state ? "state" : "none",
                       " --set batch.micro_batches=", layout.batch.micro_batches,
                       " --set batch.source_tokens=", layout.batch.source_tokens,
@@ -180,7 +189,7 @@ std::string LayoutSearchToJson(const LayoutSearch& search, const SearchText& abo
                                  {"utilisation", Utilisation(search, layout)},
                                  {"idle_share", layout.idle_share},
                                  {"fullest_bytes", report.FullestBytes()},
-                                 {"arguments", LayoutArguments(layout)}};
+                                 {"arguments", LayoutArguments(report)}};
     for (const NamedPart& part : kParts) entry[absl::StrCat(part.name, "_seconds")] = layout.parts.*part.seconds;
     layouts.push_back(std::move(entry));
   }

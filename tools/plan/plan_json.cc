@@ -22,6 +22,7 @@ OrderedJson ChunkJson(const PlanReport& report, const ChunkReport& chunk) {
           {"first_sublayer", chunk.first},
           {"last_sublayer", chunk.last},
           {"parameters", chunk.parameters},
+          {"recomputed_sublayers", chunk.recomputed_sublayers},
           {"cost_share", chunk.cost_share},
           {"forward_seconds", Timed(report, chunk.forward_seconds)},
           {"backward_seconds", Timed(report, chunk.backward_seconds)},
@@ -92,7 +93,8 @@ std::string PlanToJson(const PlanReport& report, const PlanText& options) {
                    {"chunks", pipeline.shape.chunks},
                    {"micro_batches", pipeline.step_micro_batches},
                    {"threads", report.threads},
-                   {"recompute_every", pipeline.recompute_every},
+                   {"recompute_every", LongestLength(pipeline.recompute)},
+                   {"recompute_gap", pipeline.recompute_fit.gap},
                    {"gflops_a_rank", report.rate.gflops},
                    {"step_seconds", Timed(report, report.step_seconds)},
                    {"optimizer_seconds", Timed(report, report.optimizer_seconds)},
@@ -102,6 +104,9 @@ std::string PlanToJson(const PlanReport& report, const PlanText& options) {
   if (!report.rate.known())
     json["note"] = "times are null: the device's speed is not known here; set --gflops or --machine";
   if (report.device == DeviceKind::kCuda) json["relu_mask_bytes"] = report.relu_mask_bytes;
+  for (const RecomputeRun& run : pipeline.recompute) {
+    json["recompute"].push_back({{"first_sublayer", run.first}, {"segment_sublayers", run.length}});
+  }
   AddReplay(report, json);
   if (report.cluster) json["cluster"] = ToJson(*report.cluster);
   for (const ChunkReport& chunk : report.chunks) json["stages"].push_back(ChunkJson(report, chunk));

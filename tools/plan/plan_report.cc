@@ -57,12 +57,17 @@ std::vector<ChunkReport> DescribeChunks(const ModelPlan& plan, const PipelineLay
                        .first = pipeline.borders[g],
                        .last = pipeline.borders[g + 1],
                        .live_micro_batches = pipeline.peak_live[rank][chunk]};
-    double cost = 0;
-    for (int32_t s = report.first; s < report.last; ++s) cost += pipeline.costs[s];
+    double cost = 0, recomputed = 0;
+    for (int32_t s = report.first; s < report.last; ++s) {
+      cost += pipeline.costs[s];
+      if (!pipeline.recomputed[s]) continue;
+      ++report.recomputed_sublayers;
+      recomputed += pipeline.costs[s];
+    }
     report.parameters = ParametersOf(plan, report.first, report.last);
     report.cost_share = cost / total;
     if (rate.known()) report.forward_seconds = 2 * cost / (1e9 * rate.gflops);
-    report.backward_seconds = (pipeline.recompute_every > 0 ? 3 : 2) * report.forward_seconds;
+    report.backward_seconds = (2 + recomputed / cost) * report.forward_seconds;
     report.weight_seconds = kWeightShare * 2 * report.forward_seconds;
     if (g + 1 < pipeline.shape.global_chunks()) {
       for (const Edge& edge : EdgesInFrontOf(plan, pipeline, g + 1)) {

@@ -43,6 +43,7 @@ struct ChunkReport {
   int32_t rank = 0, chunk = 0;
   int32_t first = 0, last = 0;  // sublayers
   int64_t parameters = 0;
+  int32_t recomputed_sublayers = 0;
   double cost_share = 0;                             // of the model's multiply-adds
   double forward_seconds = 0, backward_seconds = 0;  // of one micro-batch; recomputation counts as backward
   double weight_seconds = 0;                         // the weight half's part of the backward

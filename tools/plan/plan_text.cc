@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "kernels/cuda_host/driver_memory.h"
 #include "kernels/cuda_host/own_memory.h"
 #include "kernels/orthogonalize.h"
@@ -80,6 +81,14 @@ void AppendMuon(const PlanReport& report, std::string& text) {
                         HumanBytes(workspace * int64_t{sizeof(float)}));
 }
 
+std::string RecomputationInWords(const PipelineLayout& pipeline) {
+  const int32_t longest = LongestLength(pipeline.recompute);
+  if (longest == 0) return "no recomputation";
+  if (pipeline.recompute.size() == 1) return absl::StrFormat("recomputation every %d sublayers", longest);
+  return absl::StrFormat("recomputation of %d sublayers, at most %d together, within %.2g%% of the least that fits",
+                         std::ranges::count(pipeline.recomputed, true), longest, 100 * pipeline.recompute_fit.gap);
+}
+
 void AppendHeader(const PlanReport& report, std::string& text) {
   const ModelOptions& model = report.model.options;
   const PipelineLayout& pipeline = report.pipeline;
@@ -95,9 +104,7 @@ void AppendHeader(const PlanReport& report, std::string& text) {
                         "target tokens, %s\n",
                         ToString(pipeline.schedule), pipeline.shape.stages, pipeline.shape.chunks, report.threads,
                         pipeline.step_micro_batches, pipeline.capacity.source_rows, pipeline.capacity.target_rows,
-                        pipeline.recompute_every > 0
-                            ? absl::StrFormat("recomputation every %d sublayers", pipeline.recompute_every)
-                            : std::string("no recomputation"));
+                        RecomputationInWords(pipeline));
   AppendMuon(report, text);
   if (pipeline.grid.replicas == 1) return;
   absl::StrAppendFormat(&text, "replicas  %d of these pipelines, up to %d micro-batch(es) each, moments %s\n",
@@ -145,29 +152,36 @@ void AppendChunks(const PlanReport& report, bool all, std::string& text) {
   const std::vector<ChunkReport>& chunks = report.chunks;
   const auto numbers = [&](size_t i) {
     const ChunkReport& c = chunks[i];
-    return std::tuple(c.parameters, c.cost_share, c.live_micro_batches, c.border_bytes, c.gradient_bytes);
+    return std::tuple(c.parameters, c.recomputed_sublayers, c.cost_share, c.live_micro_batches, c.border_bytes,
+                      c.gradient_bytes);
   };
   const std::vector<RowGroup> groups =
       GroupRows(chunks.size(), all, 1, [&](size_t a, size_t b) { return numbers(a) == numbers(b); });
   const int width = groups.size() < chunks.size() ? 11 : 4;  // "65472-65535"
-  absl::StrAppendFormat(&text, "\n%*s %5s %14s  %-32s %13s %6s %10s %10s %5s %11s %11s\n", width, "rank", "chunk",
-                        "sublayers", "from", "parameters", "cost", "forward", "backward", "live", "border", "and back");
+  absl::StrAppendFormat(&text, "\n%*s %5s %14s %10s  %-32s %13s %6s %10s %10s %5s %11s %11s\n", width, "rank", "chunk",
+                        "sublayers", "recomputed", "from", "parameters", "cost", "forward", "backward", "live",
+                        "border", "and back");
   for (const RowGroup& group : groups) {
     const std::span rows = std::span(chunks).subspan(group.first, group.last - group.first);
     const auto [low, high] = std::ranges::minmax(rows, {}, &ChunkReport::rank);
     const auto [first, last] = std::ranges::minmax(rows, {}, &ChunkReport::chunk);
     const ChunkReport& c = *std::ranges::max_element(rows, {}, &ChunkReport::cost_share);
-    absl::StrAppendFormat(&text, "%*s %5s [%5d,%6d)  %-32s %13s %5.1f%% %10s %10s %5d %11s %11s\n", width,
+    absl::StrAppendFormat(&text, "%*s %5s [%5d,%6d) %10d  %-32s %13s %5.1f%% %10s %10s %5d %11s %11s\n", width,
                           Span(low.rank, high.rank), Span(first.chunk, last.chunk), rows.front().first,
-                          rows.back().last, report.model.SublayerName(rows.front().first), HumanCount(c.parameters),
-                          100 * c.cost_share, Milliseconds(report, c.forward_seconds),
+                          rows.back().last, c.recomputed_sublayers, report.model.SublayerName(rows.front().first),
+                          HumanCount(c.parameters), 100 * c.cost_share, Milliseconds(report, c.forward_seconds),
                           Milliseconds(report, c.backward_seconds), c.live_micro_batches, border(c.border_bytes),
                           border(c.gradient_bytes));
   }
   if (groups.size() < chunks.size()) absl::StrAppendFormat(&text, kGroupNote, "cost");
-  absl::StrAppend(
-      &text,
-      "live: micro-batches held at once; border: bytes per micro-batch to the next chunk, and of gradients back\n");
+  if (LongestLength(report.pipeline.recompute) > 0 && !report.pipeline.recompute_fit.bytes_without.empty()) {
+    const auto in_words = [](std::string* out, int64_t bytes) { absl::StrAppend(out, HumanBytes(bytes)); };
+    absl::StrAppend(&text, "without recomputation ranks would need ",
+                    absl::StrJoin(report.pipeline.recompute_fit.bytes_without, ", ", in_words), "\n");
+  }
+  absl::StrAppend(&text,
+                  "recomputed: sublayers; live: micro-batches held at once; border: bytes per micro-batch to the next "
+                  "chunk, and of gradients back\n");
 }
 
 int64_t TotalBytes(const PlanReport& report) {

@@ -287,8 +287,7 @@ absl::StatusOr<RunPrediction> PredictRun(const RunRecord& run, const RunSummary&
   const double full = summary.tokens / prediction.layout.TargetTokens();
   prediction.utilisation =
       full * StepOperations(plan.model, options.train.batch) / (costs->peak_flops() * run.ranks * summary.step_seconds);
-  HADAL_ASSIGN_OR_RETURN(const std::vector<SublayerSeconds> seconds,
-                         costs->Sublayers(plan.model, plan.pipeline.capacity, plan.pipeline.recompute_every > 0));
+  HADAL_ASSIGN_OR_RETURN(const std::vector<SublayerSeconds> seconds, SecondsOf(plan.model, plan.pipeline, *costs));
   double all = 0;
   for (const SublayerSeconds& sublayer : seconds) all += sublayer.sum() * options.train.batch.micro_batches;
   prediction.roofline_share = all / run.ranks / summary.step_seconds;

@@ -2,6 +2,9 @@
 // tests/tools/plan/plan_report_test.cc, tests/integration/device_plan_test.cc.
 #include "pipeline/engine/memory_fit.h"
 
+#include <algorithm>
+#include <string>
+
 #include "absl/strings/str_format.h"
 #include "gtest/gtest.h"
 #include "layers/method_presets.h"
@@ -39,6 +42,14 @@ class MemoryFitTest : public ::testing::Test {
     return most;
   }
 
+  static int RecomputedOf(const PipelineLayout& pipeline, int rank) {
+    int count = 0;
+    for (int32_t s = pipeline.first_sublayer(rank, 0); s < pipeline.last_sublayer(rank, 0); ++s) {
+      count += pipeline.recomputed[s] ? 1 : 0;
+    }
+    return count;
+  }
+
   const ModelPlan plan_;
   const Stream stream_ = Stream::Cpu(1);
 };
@@ -46,7 +57,7 @@ class MemoryFitTest : public ::testing::Test {
 TEST_F(MemoryFitTest, WithoutALimitThePlanIsAsAskedFor) {
   for (const int32_t k : {0, 3}) {
     const absl::StatusOr<PipelineLayout> pipeline = Fit({.recompute_every = k}, 0);
-    EXPECT_EQ(pipeline->recompute_every, k);
+    EXPECT_EQ(LongestLength(pipeline->recompute), k);
   }
   EXPECT_EQ(Fit({.recompute_auto = true}, 0).status().code(), absl::StatusCode::kInvalidArgument);
 }
@@ -54,7 +65,7 @@ TEST_F(MemoryFitTest, WithoutALimitThePlanIsAsAskedFor) {
 TEST_F(MemoryFitTest, ALimitIsHeldToTheByte) {
   for (const int32_t k : {0, 3}) {
     ASSERT_TRUE(Fit({.recompute_every = k}, Bytes(k)).ok());
-    EXPECT_EQ(Fit({.recompute_every = k}, Bytes(k))->recompute_every, k);
+    EXPECT_EQ(LongestLength(Fit({.recompute_every = k}, Bytes(k))->recompute), k);
     EXPECT_EQ(Fit({.recompute_every = k}, Bytes(k) - 1).status().code(), absl::StatusCode::kResourceExhausted);
   }
 }
@@ -69,17 +80,28 @@ TEST_F(MemoryFitTest, SmallModelsAreToldOfInMebibytes) {
       << message;
 }
 
-TEST_F(MemoryFitTest, CheckpointingIsChosenOnlyWhereItIsNeeded) {
+TEST_F(MemoryFitTest, EachRankRecomputesAsLittleAsItsMemoryAsks) {
   const PipelineOptions automatic{.recompute_auto = true};
   const int64_t without = Bytes(0);
-  EXPECT_EQ(Fit(automatic, without)->recompute_every, 0);
-  const absl::StatusOr<PipelineLayout> tighter = Fit(automatic, without - 1);
-  EXPECT_GT(tighter->recompute_every, 0);
-  EXPECT_LT(Bytes(tighter->recompute_every), without);
-  const int64_t least = Bytes(tighter->recompute_every);
+  EXPECT_EQ(LongestLength(Fit(automatic, without)->recompute), 0);
+  EXPECT_EQ(LongestLength(Fit({.recompute_every = 3, .recompute_auto = true}, without)->recompute), 0);
+  const PipelineLayout tighter = Fit(automatic, without - 1).value();
+  EXPECT_EQ(RecomputedOf(tighter, 0), 1) << "of the rank with more live micro-batches";
+  EXPECT_EQ(RecomputedOf(tighter, 1), 0);
+  for (const ArenaLayout& layout : TrainingLayouts(plan_, tighter, stream_).value()) {
+    EXPECT_LT(LimitedBytes(layout, DeviceKind::kCpu), without);
+  }
+}
+
+// And a limit below the fewest bytes names them.
+TEST_F(MemoryFitTest, TheLimitThatNothingMeetsIsRefusedWithTheLeastThatCould) {
+  const PipelineOptions automatic{.recompute_auto = true};
+  const std::string message(Fit(automatic, 1).status().message());
+  const size_t place = message.find("needs at least");
+  ASSERT_NE(place, std::string::npos) << message;
+  const int64_t least = std::stoll(message.substr(message.find('(', place) + 1));
   for (const int32_t k : {1, 2, 3, 4, 6, 8, 12, 16, 24}) EXPECT_GE(Bytes(k), least) << k;
-  EXPECT_EQ(Fit({.recompute_every = 3, .recompute_auto = true}, without)->recompute_every, 0);
-  EXPECT_EQ(Fit(automatic, least)->recompute_every, tighter->recompute_every);
+  ASSERT_TRUE(Fit(automatic, least).ok());
   EXPECT_EQ(Fit(automatic, least - 1).status().code(), absl::StatusCode::kResourceExhausted);
 }
 

@@ -67,6 +67,7 @@ TEST(PlanReport, BytesAreTheArenasOnEveryRank) {
                                      {.recompute_every = 2},
                                      {.schedule = ScheduleKind::kZbH1},
                                      {.schedule = ScheduleKind::k1F1BSplit, .recompute_every = 2},
+                                     {.schedule = ScheduleKind::k1F1BSplit, .recompute = {{2, 3}, {6, 0}, {9, 1}}},
                                      {.chunks = 2, .schedule = ScheduleKind::kInterleavedZb}};
   for (const ResidualMethod method :
        {ResidualMethod::kDeepNorm, ResidualMethod::kResidualDual, ResidualMethod::kMhc, ResidualMethod::kAttnRes}) {
@@ -271,7 +272,7 @@ TEST(PlanReport, RefusesWhatDoesNotFitAndNamesWhatDoes) {
   const absl::Status refused = MakePlanReport(options, 1, Stream::Cpu(1), kRate).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(refused.message()),
-              AllOf(HasSubstr("rank 0"), HasSubstr("recompute_every"), HasSubstr("which fits")));
+              AllOf(HasSubstr("rank 0"), HasSubstr("recompute_auto = true needs"), HasSubstr("which fits")));
   options.pipeline.memory_limit_bytes += 1;
   EXPECT_TRUE(MakePlanReport(options, 1, Stream::Cpu(1), kRate).ok());
 }

@@ -1,0 +1,307 @@
+#include "pipeline/layout/recompute_plan.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "layers/chunk_part.h"
+
+namespace hadal {
+namespace {
+
+constexpr double kUnbounded = std::numeric_limits<double>::infinity();
+
+// As Chunk::PlaceParts divides what a part saves.
+struct SavedSizes {
+  int64_t kept = 0, input = 0;
+  SavedSizes operator+(const SavedSizes& other) const { return {kept + other.kept, input + other.input}; }
+  SavedSizes operator-(const SavedSizes& other) const { return {kept - other.kept, input - other.input}; }
+};
+
+// One of the shortest segments.
+struct Piece {
+  int32_t first = 0, end = 0;
+  SavedSizes saved;
+  std::optional<SavedSizes> joint;  // more if it is in one segment with the piece in front
+  int64_t input_bytes = 0;          // of all slots, of the tensor in front of it; 0 if that is kept anyway
+  double cost = 0;
+};
+
+// Adds the segments of one chunk of a rank to a graph.
+class GraphMaker {
+ public:
+  GraphMaker(const ModelPlan& plan, const PipelineLayout& pipeline, int rank, int chunk, RecomputeGraph& graph)
+      : plan_(plan),
+        pipeline_(pipeline),
+        slots_(pipeline.peak_live[rank][chunk]),
+        input_slots_(pipeline.peak_input[rank][chunk]),
+        splits_(pipeline.pending_slots(rank, chunk) > 0),
+        graph_(graph) {}
+
+  // Of sublayers [first, last), which are of one stack.
+  void Add(int32_t first, int32_t last) {
+    const std::vector<Piece> pieces = Pieces(first, last);
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      const Piece& piece = pieces[i];
+      const int32_t node = static_cast<int32_t>(graph_.steps.size()), behind_kept = i + 1 < pieces.size() ? 3 : 2;
+      const int64_t kept = AllSlots(piece.saved);
+      std::vector<RecomputeStep> steps{{.to = node + behind_kept, .bytes = kept + piece.input_bytes}};
+      AddRecomputed(pieces, i, node, steps);
+      graph_.sublayers.push_back(piece.first);
+      graph_.steps.push_back(steps);
+      if (piece.joint) steps.front().bytes = kept + AllSlots(*piece.joint);
+      graph_.steps.push_back(std::move(steps));
+    }
+  }
+
+ private:
+  SavedSizes Sizes(int32_t first, int32_t last) const {
+    const std::unique_ptr<ChunkPart> part = MakeSegment(plan_, first, last, pipeline_.capacity);
+    const int64_t input = splits_ ? part->saved_input_bytes() : 0;
+    return {part->saved_bytes() - input, input};
+  }
+  int64_t AllSlots(const SavedSizes& sizes) const { return slots_ * sizes.kept + input_slots_ * sizes.input; }
+
+  std::vector<Piece> Pieces(int32_t first, int32_t last) const {
+    const Stack stack = plan_.sublayers[first].stack;
+    std::vector<Piece> pieces;
+    for (int32_t at = first; at < last; at = pieces.back().end) {
+      Piece piece{.first = at, .end = plan_.SegmentEnd(at, 1, last)};
+      piece.saved = Sizes(at, piece.end);
+      for (int32_t s = at; s < piece.end; ++s) piece.cost += pipeline_.costs[s];
+      const bool reads_history = plan_.Combines(stack) || (plan_.ReadsBlocks(stack) && plan_.OpenSublayers(at) == 0);
+      if (at > first && !reads_history) {
+        const int64_t row_bytes = plan_.options.d_model * BytesOf(plan_.segment_storage(stack, at));
+        piece.input_bytes = slots_ * plan_.ResidualsBefore(at) * pipeline_.capacity.rows(stack) * row_bytes;
+        const Piece& before = pieces.back();
+        if (plan_.SegmentEnd(before.first, piece.end - before.first, last) == piece.end) {
+          piece.joint = Sizes(before.first, piece.end) - before.saved - piece.saved;
+        }
+      }
+      pieces.push_back(piece);
+    }
+    return pieces;
+  }
+
+  // Those that begin with pieces[i].
+  void AddRecomputed(const std::vector<Piece>& pieces, size_t i, int32_t node,
+                     std::vector<RecomputeStep>& steps) const {
+    const int32_t last = pieces.back().end;
+    const bool combines = plan_.Combines(plan_.sublayers[pieces[i].first].stack);
+    RecomputeStep step{.bytes = pieces[i].input_bytes};
+    size_t j = i;
+    for (const int32_t length : kSegmentLengths) {
+      const int32_t end = plan_.SegmentEnd(pieces[i].first, combines ? 1 : length, last);
+      if (j > i && pieces[j - 1].end == end) continue;  // as a shorter length
+      for (; j < pieces.size() && pieces[j].first < end; ++j) {
+        const SavedSizes saved = pieces[j].saved + (j > i && pieces[j].joint ? *pieces[j].joint : SavedSizes());
+        (splits_ ? step.bytes : step.buffer_bytes) += saved.kept;
+        step.buffer_bytes += saved.input;
+        step.cost += pieces[j].cost;
+      }
+      step.to = node + 2 * static_cast<int32_t>(j - i);
+      step.length = length;
+      steps.push_back(step);
+    }
+  }
+
+  const ModelPlan& plan_;
+  const PipelineLayout& pipeline_;
+  const int64_t slots_, input_slots_;
+  const bool splits_;
+  RecomputeGraph& graph_;
+};
+
+// The way from a node to the last one with the least value.
+struct Rest {
+  double value = 0, cost = 0;
+  int64_t bytes = 0;
+};
+
+// A way to a node.
+struct Label {
+  double cost = 0;
+  int64_t bytes = 0;
+  int32_t from = -1, index = 0;  // the node and its label in front of the last step
+  int32_t length = 0;            // of that step
+};
+
+// The plans whose recomputed segments need at most `buffer_bytes` of the buffer.
+struct Problem {
+  const RecomputeGraph* graph;
+  int64_t buffer_bytes = 0;
+  int64_t limit_bytes = 0;  // for the others
+  double price = 0;         // of a byte
+  double lower_bound = 0;
+  std::vector<Rest> fewest = {},
+                    cheapest = {};  // from each node: with the fewest bytes; with the least cost + price·bytes
+
+  std::vector<Rest> Rests(double of_cost, double of_byte) const;
+  // REQUIRES: some plan fits, and keeping all does not.
+  void FindPrice();
+  // Returns the labels of the nodes on ways with a cost below `enough`, the last node's ascending by cost. Clears
+  // `exact` if not all were followed.
+  std::vector<std::vector<Label>> Follow(double enough, bool& exact) const;
+};
+
+std::vector<Rest> Problem::Rests(double of_cost, double of_byte) const {
+  std::vector<Rest> rests(graph->steps.size());
+  for (size_t node = rests.size() - 1; node-- > 0;) {
+    rests[node].value = kUnbounded;
+    for (const RecomputeStep& step : graph->steps[node]) {
+      if (step.buffer_bytes > buffer_bytes) break;
+      const Rest& rest = rests[step.to];
+      const double value = of_cost * step.cost + of_byte * static_cast<double>(step.bytes) + rest.value;
+      if (value < rests[node].value) rests[node] = {value, step.cost + rest.cost, step.bytes + rest.bytes};
+    }
+  }
+  return rests;
+}
+
+void Problem::FindPrice() {
+  constexpr double kTie = 1e-9;  // relative
+  Rest large = Rests(1, 0).front(), small = fewest.front();
+  for (;;) {
+    price = (small.cost - large.cost) / static_cast<double>(large.bytes - small.bytes);
+    cheapest = Rests(1, price);
+    const Rest& found = cheapest.front();
+    lower_bound = found.value - price * static_cast<double>(limit_bytes);
+    if (found.value >= (small.cost + price * static_cast<double>(small.bytes)) * (1 - kTie)) return;
+    (found.bytes <= limit_bytes ? small : large) = found;
+  }
+}
+
+// Keeps the labels that no other excels, ascending by cost; of many, some at even distances.
+bool Thin(size_t most, std::vector<Label>& labels) {
+  std::ranges::sort(labels, {}, [](const Label& label) { return std::tie(label.cost, label.bytes); });
+  size_t kept = 0;
+  for (const Label& label : labels) {
+    if (kept == 0 || label.bytes < labels[kept - 1].bytes) labels[kept++] = label;
+  }
+  labels.resize(kept);
+  if (kept <= most) return false;
+  for (size_t i = 0; i < most; ++i) labels[i] = labels[i * (kept - 1) / (most - 1)];
+  labels.resize(most);
+  return true;
+}
+
+std::vector<std::vector<Label>> Problem::Follow(double enough, bool& exact) const {
+  constexpr size_t kMost = 4096;  // labels of a node
+  std::vector<std::vector<Label>> labels(graph->steps.size());
+  labels.front().emplace_back();
+  for (size_t node = 0; node < labels.size(); ++node) {
+    if (Thin(kMost, labels[node])) exact = false;
+    for (size_t i = 0; i < labels[node].size(); ++i) {
+      for (const RecomputeStep& step : graph->steps[node]) {
+        if (step.buffer_bytes > buffer_bytes) break;
+        const Label longer{labels[node][i].cost + step.cost, labels[node][i].bytes + step.bytes,
+                           static_cast<int32_t>(node), static_cast<int32_t>(i), step.length};
+        if (longer.bytes + fewest[step.to].bytes > limit_bytes) continue;
+        const double rest = price * static_cast<double>(longer.bytes - limit_bytes) + cheapest[step.to].value;
+        if (longer.cost + std::max(0.0, rest) < enough) labels[step.to].push_back(longer);
+      }
+    }
+  }
+  return labels;
+}
+
+// With each size of the buffer for which some plan fits. Lowers `least` to the fewest bytes of any plan.
+std::vector<Problem> FittingProblems(const RecomputeGraph& graph, int64_t limit_bytes, int64_t& least) {
+  std::set<int64_t> buffers;
+  for (const std::vector<RecomputeStep>& steps : graph.steps) {
+    for (const RecomputeStep& step : steps) buffers.insert(step.buffer_bytes);
+  }
+  std::vector<Problem> problems;
+  for (const int64_t buffer : buffers) {
+    Problem problem{&graph, buffer, limit_bytes - buffer};
+    problem.fewest = problem.Rests(0, 1);
+    const int64_t fewest = problem.fewest.front().bytes;
+    least = std::min(least, buffer + fewest);
+    if (fewest > problem.limit_bytes) continue;
+    problem.FindPrice();
+    problems.push_back(std::move(problem));
+  }
+  return problems;
+}
+
+// Of a recomputed segment.
+double LeastCost(const RecomputeGraph& graph) {
+  double least = kUnbounded;
+  for (const std::vector<RecomputeStep>& steps : graph.steps) {
+    for (const RecomputeStep& step : steps) least = step.length > 0 ? std::min(least, step.cost) : least;
+  }
+  return least;
+}
+
+// Of the last node's first label.
+std::vector<RecomputeRun> RunsOf(const RecomputeGraph& graph, const std::vector<std::vector<Label>>& labels) {
+  std::vector<RecomputeRun> runs;
+  for (const Label* label = &labels.back().front(); label->from >= 0; label = &labels[label->from][label->index]) {
+    runs.push_back({graph.sublayers[label->from / 2], label->length});
+  }
+  std::ranges::reverse(runs);
+  return runs;
+}
+
+}  // namespace
+
+RecomputeGraph MakeRecomputeGraph(const ModelPlan& plan, const PipelineLayout& pipeline, int rank) {
+  RecomputeGraph graph;
+  for (int c = 0; c < pipeline.shape.chunks; ++c) {
+    GraphMaker maker(plan, pipeline, rank, c, graph);
+    const int32_t last = pipeline.last_sublayer(rank, c);
+    for (int32_t begin = pipeline.first_sublayer(rank, c), end = begin; begin < last; begin = end) {
+      const SublayerRecord& record = plan.sublayers[begin];
+      for (end = begin + 1;
+           end < last && plan.sublayers[end].layer >= 0 && plan.sublayers[end].stack == record.stack;) {
+        ++end;
+      }
+      if (record.layer >= 0)
+        maker.Add(begin, end);
+      else
+        end = begin + 1;
+    }
+  }
+  graph.steps.emplace_back();
+  return graph;
+}
+
+RecomputeChoice ChooseRecompute(const RecomputeGraph& graph, int64_t limit_bytes) {
+  const Rest all_kept = Problem{&graph}.Rests(1, 0).front();
+  RecomputeChoice choice{.bytes = all_kept.bytes};
+  if (graph.sublayers.empty()) return choice;
+  choice.runs = {{.first = graph.sublayers.front()}};
+  if (all_kept.bytes <= limit_bytes) return choice;
+  int64_t least = all_kept.bytes;
+  std::vector<Problem> problems = FittingProblems(graph, limit_bytes, least);
+  if (problems.empty()) {
+    if (least < all_kept.bytes) choice = ChooseRecompute(graph, least);
+    choice.lower_bound = kUnbounded;
+    return choice;
+  }
+  std::ranges::sort(problems, {}, &Problem::lower_bound);
+  choice.cost = kUnbounded;
+  // The least cost is hardly ever more above the bound than a step's: what is far above it is looked at last.
+  for (double above = LeastCost(graph); choice.cost == kUnbounded; above *= 4) {
+    choice.lower_bound = kUnbounded;
+    for (const Problem& problem : problems) {
+      const double enough = std::min(choice.cost, problems.front().lower_bound + above);
+      if (problem.lower_bound >= enough) break;
+      bool exact = true;
+      const std::vector<std::vector<Label>> labels = problem.Follow(enough, exact);
+      if (!exact) choice.lower_bound = std::min(choice.lower_bound, problem.lower_bound);
+      if (labels.back().empty()) continue;
+      const Label& cheapest = labels.back().front();
+      choice = {RunsOf(graph, labels), cheapest.cost, choice.lower_bound, cheapest.bytes + problem.buffer_bytes};
+    }
+  }
+  choice.lower_bound = std::min(choice.lower_bound, choice.cost);
+  return choice;
+}
+
+}  // namespace hadal

@@ -1,0 +1,53 @@
+// Chooses which sublayers of a rank are recomputed: the least work that is repeated, of all plans whose bytes fit.
+//
+// Plans: a rank's sublayers are cut into segments, within each stack of each chunk. A segment is kept (its saved bytes
+// for each live micro-batch) or recomputed (its cost is repeated); neighbouring kept segments are one. Recomputed
+// segments have one of kSegmentLengths. Each segment's input is kept for each live micro-batch. One buffer has room for
+// the largest recomputed segment; where a chunk's backward is in two halves (stage/chunk.h), segments share less of it.
+//
+// How: plans are the ways through a graph whose steps are segments. For each size of the buffer, the shortest ways at a
+// price λ a byte give a lower bound of the cost within the limit (Lagrange); λ is the one with the highest bound. Then
+// all ways are followed at once, without those that another one excels in both cost and bytes, that cannot fit, or
+// whose bound is no less than the best cost. If at a node too many remain, only some are followed: the lower bound is
+// then that of λ; else the result is exact.
+// Accumulation: costs in double, in the order of the sublayers. Threads: pure.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "layers/model_plan.h"
+#include "pipeline/layout/pipeline_layout.h"
+#include "pipeline/options/recompute_run.h"
+
+namespace hadal {
+
+inline constexpr int32_t kSegmentLengths[] = {1, 2, 5, 10, 20, 50};
+
+// A segment as a step to a later node. Bytes of all live micro-batches: its input and what is kept.
+struct RecomputeStep {
+  int32_t to = 0;
+  int32_t length = 0;  // of RecomputeRun
+  double cost = 0;     // what is repeated of a micro-batch
+  int64_t bytes = 0;
+  int64_t buffer_bytes = 0;  // of the buffer
+};
+// Nodes are places between a rank's shortest segments. Node 2i: in front of the i-th one and behind a recomputed one or
+// none; node 2i + 1: behind a kept one. The last node: behind all.
+struct RecomputeGraph {
+  std::vector<int32_t> sublayers;                 // the first of each shortest segment
+  std::vector<std::vector<RecomputeStep>> steps;  // from each node
+};
+// The segments of a rank of a layout, whatever the layout recomputes.
+RecomputeGraph MakeRecomputeGraph(const ModelPlan& plan, const PipelineLayout& pipeline, int rank);
+
+struct RecomputeChoice {
+  std::vector<RecomputeRun> runs;
+  double cost = 0;         // what is repeated of a micro-batch
+  double lower_bound = 0;  // of the cost of any plan that fits; infinite if none does
+  int64_t bytes = 0;
+};
+// Returns the plan with the least cost within `limit_bytes`; if none fits, the one with the fewest bytes.
+RecomputeChoice ChooseRecompute(const RecomputeGraph& graph, int64_t limit_bytes);
+
+}  // namespace hadal
