@@ -39,15 +39,17 @@ bool TakeAll(std::string_view bytes, std::vector<std::vector<Hypothesis>>& trans
   return bytes.empty();
 }
 
-// Entries of the longest message of a residual in front of a rank's chunks, or behind them.
-int64_t MostEntries(const ModelPlan& plan, const PipelineLayout& pipeline, int rank, bool behind) {
-  int64_t most = 1;
+// Bytes of the longest message of a residual in front of a rank's chunks, or behind them.
+int64_t MostBytes(const ModelPlan& plan, const PipelineLayout& pipeline, int rank, bool behind,
+                  const DecodeCapacity& capacity) {
+  int64_t most = 1;  // entries
   for (int c = 0; c < pipeline.shape.chunks; ++c) {
     const int g = pipeline.shape.GlobalChunk(rank, c) + (behind ? 1 : 0);
     if (g == 0 || g == pipeline.shape.global_chunks()) continue;
     for (const Edge& edge : EdgesInFrontOf(plan, pipeline, g)) most = std::max(most, edge.entries_of(false));
   }
-  return most;
+  return ArenaLayout::Aligned(most * std::max(capacity.rows, capacity.source_rows) * plan.options.d_model *
+                              static_cast<int64_t>(sizeof(float)));
 }
 
 }  // namespace
@@ -129,17 +131,13 @@ DecodeLinks::DecodeLinks(const ModelPlan& plan, const PipelineLayout& pipeline, 
       residual_buffers_(plan.HasSecond(Stack::kEncoder) || plan.HasSecond(Stack::kDecoder) ? 2 * kBuffers : kBuffers),
       command_bytes_(
           ArenaLayout::Aligned(DecodeCommand::MostIntegers(capacity) * static_cast<int64_t>(sizeof(int32_t)))),
-      residual_bytes_(ArenaLayout::Aligned(MostEntries(plan, pipeline, rank, /*behind=*/true) *
-                                           std::max(capacity.rows, capacity.source_rows) * plan.options.d_model *
-                                           static_cast<int64_t>(sizeof(float)))),
+      residual_bytes_(MostBytes(plan, pipeline, rank, /*behind=*/true, capacity)),
       command_slice_(layout.ReserveHostBytes("decode borders", command_buffers_ * command_bytes_)),
       residual_slice_(layout.ReserveHostBytes("decode borders", shape_.chunks * residual_buffers_ * residual_bytes_)),
       command_rings_(shape_.stages),
       residual_rings_(shape_.chunks) {
   if (stream.kind() == DeviceKind::kCpu || shape_.stages == 1) return;
-  received_bytes_ = ArenaLayout::Aligned(MostEntries(plan, pipeline, rank, /*behind=*/false) *
-                                         std::max(capacity.rows, capacity.source_rows) * plan.options.d_model *
-                                         static_cast<int64_t>(sizeof(float)));
+  received_bytes_ = MostBytes(plan, pipeline, rank, /*behind=*/false, capacity);
   received_slice_ = layout.ReserveHostBytes("decode borders", received_bytes_);
 }
 

@@ -27,15 +27,15 @@ for link in 200 50; do
     done
     python3 - "$work" "$link GB/s, $chunks chunks" <<'PY'
 import json, sys
-idle, most = {}, "none"
+idle, most = {}, "none of these"
 for blocks in (0, 8, 16, 32, 83):
     plan = json.load(open(f"{sys.argv[1]}/{blocks}"))
     idle[blocks] = 100 * plan["bubble"]
     above, border = idle[blocks] - idle[0], max(plan["stages"], key=lambda stage: stage["gradient_bytes"])
-    most = blocks if blocks and above <= 1 else most
+    most = f"{blocks} blocks" if blocks and above <= 1 else most
     print(f"{sys.argv[2]}, {blocks or 'Pre-LN':>6}: {idle[blocks]:5.2f} {above:6.2f}   "
           f"{max(stage['border_bytes'] for stage in plan['stages']) / 2**20:4.0f} {border['gradient_bytes'] / 2**20:5.0f}")
-print(f"{sys.argv[2]}: at most {most} blocks stay within one point of Pre-LN")
+print(f"{sys.argv[2]}: the most within one point of Pre-LN: {most}")
 PY
   done
 done

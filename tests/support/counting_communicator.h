@@ -1,4 +1,4 @@
-// CountingCommunicator forwards to another communicator, and counts the bytes that this rank sends with tags of a range.
+// Forwards to another communicator, and counts the bytes that this rank sends with tags of a range.
 #pragma once
 
 #include <atomic>
