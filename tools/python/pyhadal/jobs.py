@@ -15,7 +15,7 @@ from typing import Any, Sequence
 from pyhadal import program
 from pyhadal.config import Config, Path
 from pyhadal.corpus import Corpus
-from pyhadal.follow import Follower
+from pyhadal.follow import Follower, Tracker
 from pyhadal.model import flags
 from pyhadal.refusal import Refusal
 from pyhadal.run import Run
@@ -34,12 +34,14 @@ class JobError(Refusal):
 
 
 def train(config: "Config | Path", corpus: "Corpus | Path | None" = None, *, run_dir: Path, ranks: int = 1, tries: int = 3,
-          progress: bool = True, **options: Any) -> Run:
+          progress: bool = True, track: str = "", **options: Any) -> Run:
     """Trains in the directory `run_dir` under `hadal supervise`, and returns the run when it has ended or was saved.
 
     `config`: a Config, or what Config reads. `corpus`: its train and validation override the config's. `ranks`: processes; more
     than one need mpirun (its options: HADAL_MPIRUN_OPTIONS). `tries`: after so many crashes in a row without a newer checkpoint the
-    supervisor gives up. `progress`: a bar of tqdm, if that is installed. `options`: of `hadal train`, with _ for -, as `init_from="runs/other", accept_changes=True, device="cuda"`.
+    supervisor gives up. `progress`: a bar of tqdm, if that is installed. `track`:
+    "mlflow" or "wandb", which get the numbers of steps and validations (pyhadal.follow; no part of it is in the training process).
+    `options`: of `hadal train`, with _ for -, as `init_from="runs/other", accept_changes=True, device="cuda"`.
 
     A run that is there is resumed from its newest checkpoint. An interrupt (Ctrl-C, a notebook's stop) saves, then raises
     KeyboardInterrupt; the same call goes on from there. A second interrupt ends the job without saving. If this process ends in any
@@ -53,7 +55,8 @@ def train(config: "Config | Path", corpus: "Corpus | Path | None" = None, *, run
         with_corpus(config, corpus).write(file)
         words = ["supervise", "--tries", str(tries), "--", *(_mpirun(ranks) if ranks > 1 else []), program.find(), "train", file,
                  "--run-dir", os.fspath(run_dir), *flags(options)]
-        job = _Job(words, os.fspath(run_dir), progress)
+        watchers = [*([_Bar()] if progress else []), *([_Quiet(Tracker(track, run_dir))] if track else [])]
+        job = _Job(words, os.fspath(run_dir), watchers)
         try:
             code = job.wait()
         finally:
@@ -81,12 +84,14 @@ def _mpirun(ranks: int) -> "list[str]":
 
 
 class _Job:
-    def __init__(self, words: "Sequence[str]", run_dir: str, progress: bool):
+    """A supervised job. `watchers` get the new events of its metrics.jsonl."""
+
+    def __init__(self, words: "Sequence[str]", run_dir: str, watchers: "Sequence[Any]"):
         self.interrupted = False
+        self._watchers = watchers
         self._lines: "collections.deque[str]" = collections.deque(maxlen=200)
         self._follower = Follower(os.path.join(run_dir, "metrics.jsonl"))
         self._follower.poll()  # what earlier starts wrote
-        self._bar: Any = _bar() if progress else None
         self._process = program.start(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -107,7 +112,9 @@ class _Job:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(_POLL_SECONDS)
                     self._reader.join()
-                self._show()
+                events = self._follower.poll()
+                for watcher in self._watchers:
+                    watcher.take(events)
                 if self._process.returncode is not None:
                     return self._process.returncode
             except KeyboardInterrupt:
@@ -122,46 +129,64 @@ class _Job:
         self._reader.join()
         assert self._process.stdout is not None
         self._process.stdout.close()
-        self._follower.close()
-        if self._bar is not None:
-            self._bar.close()
+        for each in (self._follower, *self._watchers):
+            each.close()
 
     def summary(self, code: int) -> str:
         return "saved; the same call goes on from there" if code == _SAVED else f"the job ended with exit code {code}"
 
-    def _show(self) -> None:
-        for event in self._follower.poll() if self._bar is not None else []:
+
+class _Bar:
+    """The job's progress as a bar of tqdm; nothing without tqdm."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._numbers: "dict[str, str]" = {}
+        with contextlib.suppress(ImportError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a notebook without ipywidgets has a bar of text
+            from tqdm.auto import tqdm
+
+            self._bar = tqdm(unit="step", dynamic_ncols=True)
+
+    def take(self, events: "Sequence[dict[str, Any]]") -> None:
+        for event in events if self._bar is not None else []:
             if event["event"] == "run":
                 self._bar.total = event["total_steps"] or None
-                self._bar.n = self._bar.initial = event["first_step"] - 1
-                self._bar.last_print_n = self._bar.n
-                self._bar.refresh()
+                self._bar.n = self._bar.initial = self._bar.last_print_n = event["first_step"] - 1
             elif event["event"] == "step":
                 self._bar.n = event["step"]
-                self._bar.set_postfix({**self._postfix(), "nll": _short(event["nll"]), "tok/s": _short(event["tokens_per_second"], 0)},
-                                      refresh=False)
+                self._numbers.update({"nll": _short(event["nll"]), "tok/s": _short(event["tokens_per_second"], 0)})
             elif event["event"] == "validation":
-                self._valid = _short(event["nll"])
+                self._numbers["valid nll"] = _short(event["nll"])
             elif event["event"] == "diagnosis":
                 self._bar.write(f"step {event['step']}: {event['text']}")
         if self._bar is not None:
-            self._bar.refresh()
+            self._bar.set_postfix(self._numbers)
 
-    _valid = ""
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
 
-    def _postfix(self) -> "dict[str, str]":
-        return {"valid nll": self._valid} if self._valid else {}
+
+class _Quiet:
+    """A tracker whose error is a warning: the job goes on without it."""
+
+    def __init__(self, tracker: Tracker):
+        self._tracker: "Tracker | None" = tracker
+
+    def take(self, events: "Sequence[dict[str, Any]]") -> None:
+        try:
+            if self._tracker is not None:
+                self._tracker.take(events)
+        except Refusal as refusal:
+            self._tracker = None
+            warnings.warn(f"{refusal}; the run goes on without it", stacklevel=2)
+
+    def close(self) -> None:
+        with contextlib.suppress(Refusal):
+            if self._tracker is not None:
+                self._tracker.close()
 
 
 def _short(value: "float | None", digits: int = 3) -> str:
     return "not finite" if value is None else f"{value:.{digits}f}"
-
-
-def _bar() -> Any:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a notebook without ipywidgets has a bar of text
-            from tqdm.auto import tqdm
-    except ImportError:
-        return None
-    return tqdm(unit="step", dynamic_ncols=True)

@@ -52,7 +52,7 @@ def plan(config: "Config | Path", machine: "Path | None" = None, **options: Any)
 
 
 def compare(base: "Config | Path", axes: "Mapping[str, Mapping[Any, Config | Path | Mapping[str, Any]] | Sequence[Any]] | None" = None, *,
-            out: Path, corpus: "Corpus | Path | None" = None, **options: Any) -> "pandas.DataFrame":
+            out: Path, corpus: "Corpus | Path | None" = None, progress: bool = True, **options: Any) -> "pandas.DataFrame":
     """Trains every combination of the axes' values, each as a run in OUT/runs, and reports them in OUT/comparison.html.
 
     `base`: the config of all; or, without `axes`, a grid of `hadal compare` (configs/compare.proto). `axes`: the values of each,
@@ -60,7 +60,7 @@ def compare(base: "Config | Path", axes: "Mapping[str, Mapping[Any, Config | Pat
 
         compare(config, {"method": {"deep": "method/deepnorm", "pre": {"model.residual.method": "pre_ln"}}, "seed": [1, 2]}, out="grid")
 
-    `options`: of `hadal compare`, as `ranks=2, test_source="test.de", test_reference="test.en"`. The same call goes on with runs
+    `progress`: prints a line a run. `options`: of `hadal compare`, as `ranks=2, test_source="test.de", test_reference="test.en"`. The same call goes on with runs
     that are not finished. Returns a row a run: its label on each axis, state, verdict, steps, loss and best_validation_nll in nats
     a token, wall_seconds, directory. Raises Refusal, in the program's words, for a grid that is wrong; a run that fails is a row.
     """
@@ -72,7 +72,7 @@ def compare(base: "Config | Path", axes: "Mapping[str, Mapping[Any, Config | Pat
         if corpus is not None:
             found = corpus if isinstance(corpus, Corpus) else Corpus(corpus)
             options["set"] = [*options.get("set", []), f"data.train={found.train}", f"data.validation={found.validation or ''}"]
-        program.run(["compare", grid, "--out", os.fspath(out), *flags(options)])
+        program.run(["compare", grid, "--out", os.fspath(out), *flags(options)], show=progress)
     with open(os.path.join(out, "grid.json"), encoding="utf-8") as file:
         record = json.load(file)
     names = [axis["name"] for axis in record["axes"]]
