@@ -125,10 +125,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    try:
-        followed = Run(arguments.run)
-    except Refusal as refusal:
-        raise Refusal(f"{refusal}; start the follower when the run has begun") from None
+    followed = Run(arguments.run)
     with contextlib.closing(Tracker(arguments.to, followed.path)) as tracker:
         follow(followed.metrics_path, tracker, lambda: followed.status().state != "running")
         print(f"sent {tracker.lines:,} lines of {followed.path} to {arguments.to}")
@@ -137,9 +134,9 @@ def run(arguments: argparse.Namespace) -> None:
 def follow(path: str, tracker: Tracker, ended: "Callable[[], bool]", wait: float = 1.0) -> None:
     """Gives the tracker what is in a file of metrics, and what comes until `ended()`, which is asked every `wait` seconds."""
     with contextlib.closing(Follower(path)) as follower:
-        last = False
-        while not last:
+        while True:
             last = ended()
             tracker.take(follower.poll())
-            if not last:
-                time.sleep(wait)
+            if last:
+                return
+            time.sleep(wait)

@@ -53,19 +53,21 @@ def train(config: "Config | Path", corpus: "Corpus | Path | None" = None, *, run
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "config.textproto")
         with_corpus(config, corpus).write(file)
-        words = ["supervise", "--tries", str(tries), "--", *(_mpirun(ranks) if ranks > 1 else []), program.find(), "train", file,
+        mpirun = ["mpirun", "-n", str(ranks), *os.environ.get("HADAL_MPIRUN_OPTIONS", "--bind-to none --oversubscribe").split()]
+        words = ["supervise", "--tries", str(tries), "--", *(mpirun if ranks > 1 else []), program.find(), "train", file,
                  "--run-dir", os.fspath(run_dir), *flags(options)]
-        watchers = [*([_Bar()] if progress else []), *([_Quiet(Tracker(track, run_dir))] if track else [])]
+        watchers = [*([_Bar()] if progress else []), *([Tracker(track, run_dir)] if track else [])]
         job = _Job(words, os.fspath(run_dir), watchers)
         try:
             code = job.wait()
         finally:
             job.end()
     if job.interrupted:
-        raise KeyboardInterrupt(job.summary(code))
+        raise KeyboardInterrupt("saved; the same call goes on from there" if code == _SAVED else f"the job ended with exit code {code}")
     if code not in (0, _SAVED):
-        found = program.failure("train", job.output, code)
-        raise JobError(str(found).replace(file, "config"), found.exit_code, job.output)
+        output = "".join(job.lines)
+        found = program.failure("train", output, code)
+        raise JobError(str(found).replace(file, "config"), found.exit_code, output)
     return Run(run_dir)
 
 
@@ -79,31 +81,23 @@ def with_corpus(config: "Config | Path", corpus: "Corpus | Path | None") -> Conf
     return chosen
 
 
-def _mpirun(ranks: int) -> "list[str]":
-    return ["mpirun", "-n", str(ranks), *os.environ.get("HADAL_MPIRUN_OPTIONS", "--bind-to none --oversubscribe").split()]
-
-
 class _Job:
-    """A supervised job. `watchers` get the new events of its metrics.jsonl."""
+    """A supervised job. `watchers` get the new events of its metrics.jsonl; one that fails is left out, with a warning."""
 
-    def __init__(self, words: "Sequence[str]", run_dir: str, watchers: "Sequence[Any]"):
+    def __init__(self, words: "Sequence[str]", run_dir: str, watchers: "list[Any]"):
         self.interrupted = False
         self._watchers = watchers
-        self._lines: "collections.deque[str]" = collections.deque(maxlen=200)
+        self.lines: "collections.deque[str]" = collections.deque(maxlen=200)
         self._follower = Follower(os.path.join(run_dir, "metrics.jsonl"))
         self._follower.poll()  # what earlier starts wrote
         self._process = program.start(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
-    @property
-    def output(self) -> str:
-        return "".join(self._lines)
-
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self._lines.append(line.decode("utf-8", "replace"))
+            self.lines.append(line.decode("utf-8", "replace"))
 
     def wait(self) -> int:
         """The job's exit code. An interrupt is passed on to the job, which then saves."""
@@ -112,14 +106,20 @@ class _Job:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(_POLL_SECONDS)
                     self._reader.join()
-                events = self._follower.poll()
-                for watcher in self._watchers:
-                    watcher.take(events)
+                self._report(self._follower.poll())
                 if self._process.returncode is not None:
                     return self._process.returncode
             except KeyboardInterrupt:
                 self.interrupted = True
                 self._process.send_signal(signal.SIGINT)
+
+    def _report(self, events: "Sequence[dict[str, Any]]") -> None:
+        for watcher in [*self._watchers]:
+            try:
+                watcher.take(events)
+            except Refusal as refusal:
+                self._watchers.remove(watcher)
+                warnings.warn(f"{refusal}; the run goes on without it", stacklevel=4)
 
     def end(self) -> None:
         """Leaves nothing running, however the wait has ended."""
@@ -131,9 +131,6 @@ class _Job:
         self._process.stdout.close()
         for each in (self._follower, *self._watchers):
             each.close()
-
-    def summary(self, code: int) -> str:
-        return "saved; the same call goes on from there" if code == _SAVED else f"the job ended with exit code {code}"
 
 
 class _Bar:
@@ -166,26 +163,6 @@ class _Bar:
     def close(self) -> None:
         if self._bar is not None:
             self._bar.close()
-
-
-class _Quiet:
-    """A tracker whose error is a warning: the job goes on without it."""
-
-    def __init__(self, tracker: Tracker):
-        self._tracker: "Tracker | None" = tracker
-
-    def take(self, events: "Sequence[dict[str, Any]]") -> None:
-        try:
-            if self._tracker is not None:
-                self._tracker.take(events)
-        except Refusal as refusal:
-            self._tracker = None
-            warnings.warn(f"{refusal}; the run goes on without it", stacklevel=2)
-
-    def close(self) -> None:
-        with contextlib.suppress(Refusal):
-            if self._tracker is not None:
-                self._tracker.close()
 
 
 def _short(value: "float | None", digits: int = 3) -> str:

@@ -81,19 +81,15 @@ def compare(base: "Config | Path", axes: "Mapping[str, Mapping[Any, Config | Pat
 
 
 def _write_grid(folder: str, base: Config, axes: "Mapping[str, Any]") -> str:
-    def written(name: str, config: Config) -> str:
-        path = os.path.join(folder, f"{name}.textproto")
-        config.write(path)
-        return path
-
-    text = f"base: {json.dumps(written('base', base))}\n"
+    base.write(os.path.join(folder, "base.textproto"))
+    text = 'base: "base.textproto"\n'
     for place, (axis, values) in enumerate(axes.items()):
         text += f"axes {{\n  name: {json.dumps(axis)}\n"
         if not isinstance(values, Mapping):
             values = {value: {axis: value} for value in values}
         for number, (label, value) in enumerate(values.items()):
-            path = written(f"{place}_{number}", Config(value))
-            text += f"  values {{ label: {json.dumps(str(label))} files: {json.dumps(path)} }}\n"
+            Config(value).write(os.path.join(folder, f"{place}_{number}.textproto"))
+            text += f'  values {{ label: {json.dumps(str(label))} files: "{place}_{number}.textproto" }}\n'
         text += "}\n"
     path = os.path.join(folder, "grid.textproto")
     with open(path, "w", encoding="utf-8") as file:
