@@ -24,17 +24,12 @@ def submit(config: "Config | Path", corpus: "Corpus | Path | None" = None, *, ru
     Raises Refusal in sbatch's words.
     """
     run_dir = os.path.abspath(os.fspath(run_dir))
-    path = run_dir + ".textproto"
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with_corpus(config, corpus).write(path)
-    return submit_config(path, run_dir, {"nodes": nodes, "ntasks_per_node": ntasks_per_node, "time": time or None, **options}, train or {})
-
-
-def submit_config(config: str, run_dir: str, options: "dict[str, Any]", train: "dict[str, Any]") -> str:
-    """As `submit`, for a file or a run directory as config. `run_dir`: absolute."""
-    words = ["sbatch", "--parsable", f"--comment={run_dir}", *flags(options), program.shipped("launch", "slurm", "train.sbatch"), config,
-             "--run-dir", run_dir, *flags(train)]
-    return _slurm(words, {"HADAL": program.find()}).split(";")[0].strip()
+    os.makedirs(os.path.dirname(run_dir), exist_ok=True)
+    with_corpus(config, corpus).write(run_dir + ".textproto")
+    wanted = {"nodes": nodes, "ntasks_per_node": ntasks_per_node, "time": time or None, **options}
+    words = ["sbatch", "--parsable", f"--comment={run_dir}", *flags(wanted), program.shipped("launch", "slurm", "train.sbatch"),
+             run_dir + ".textproto", "--run-dir", run_dir, *flags(train or {})]
+    return _slurm(words).split(";")[0].strip()
 
 
 def find_job(run_dir: str) -> "tuple[str, str] | None":
@@ -50,9 +45,9 @@ def find_job(run_dir: str) -> "tuple[str, str] | None":
     return None
 
 
-def _slurm(words: "Sequence[str]", variables: "dict[str, str] | None" = None) -> str:
+def _slurm(words: "Sequence[str]") -> str:
     try:
-        done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False, env={**os.environ, **(variables or {})})
+        done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False, env={**os.environ, "HADAL": program.find()})
     except FileNotFoundError:
         raise Refusal(f"{words[0]}: no such program; is this a machine of a Slurm cluster?") from None
     if done.returncode != 0:

@@ -7,7 +7,7 @@ import os
 import re
 from typing import Any, Mapping, Union
 
-from pyhadal import program, schema
+from pyhadal import program
 from pyhadal.fields import RunConfig
 from pyhadal.files import check_outputs, write_whole
 from pyhadal.group import Group, as_text, check, unknown
@@ -35,7 +35,7 @@ class Config(RunConfig):
     def __init__(self, *sources: "Path | Mapping[str, Any] | Config"):
         """`sources`, later ones over earlier ones, field by field (a list is replaced as a whole): a path of a .textproto or of
         a run directory; the name of a ready-made config, as "base" or "method/deepnorm" (configs/README.md lists them); a
-        mapping from paths of fields to values; a Config. Raises Refusal for what cannot be read."""
+        mapping from paths of fields to values; a Config, which is copied. Raises Refusal for what cannot be read."""
         super().__init__({}, "")
         for source in sources:
             if isinstance(source, Config):
@@ -56,11 +56,10 @@ class Config(RunConfig):
             path = os.path.join(path, "config.resolved.textproto")
         try:
             with open(path, encoding="utf-8") as file:
-                values = parse_config(file.read())
-            self.update(values)
+                self.update(parse_config(file.read()))
         except OSError as error:
             raise Refusal(f"{path}: {error.strerror}") from None
-        except (Refusal, ValueError) as error:
+        except (Refusal, ValueError, IndexError, SyntaxError) as error:
             check("", path)  # the same fault in the program's words, with its line
             raise Refusal(f"{path}: {error}") from None
 
@@ -70,34 +69,29 @@ class Config(RunConfig):
             self[path] = value
 
     def __getitem__(self, path: str) -> Any:
-        group: Any = self
-        for name in path.split("."):
-            if name not in group._fields():
-                raise unknown(path)
-            group = getattr(group, name)
-            if not isinstance(group, Group):
-                break
-        return group
+        group, name = self._locate(path)
+        return getattr(group, name)
 
     def __setitem__(self, path: str, value: object) -> None:
-        group: Any = self
-        *groups, name = path.split(".")
-        for each in groups:
-            if each not in group._fields() or group._fields()[each].type is not None:
-                raise unknown(path)
-            group = getattr(group, each)
-        if name in group._fields() and group._fields()[name].repeated and not isinstance(value, (list, tuple)) and not hasattr(value, "tolist"):
+        group, name = self._locate(path)
+        if group._fields()[name].repeated and not isinstance(value, (list, tuple)) and not hasattr(value, "tolist"):
             value = [value]
         setattr(group, name, value)
 
-    def values(self) -> "dict[str, Any]":
-        """The fields that are set, by their paths in the order of run.proto: {"model.encoder_layers": 18, …}."""
-        order = {path: number for number, path in enumerate(paths())}
-        return copy.deepcopy(dict(sorted(self._values.items(), key=lambda item: order[item[0]])))
+    def _locate(self, path: str) -> "tuple[Any, str]":
+        group: Any = self
+        *groups, name = path.split(".")
+        for each in groups:
+            group = getattr(group, each) if each in group._fields() else None
+            if not isinstance(group, Group):
+                raise unknown(path)
+        if name not in group._fields():
+            raise unknown(path)
+        return group, name
 
-    def copy(self) -> "Config":
-        """A config of its own with the same fields."""
-        return Config(self)
+    def values(self) -> "dict[str, Any]":
+        """The fields that are set, by their paths: {"model.encoder_layers": 18, …}."""
+        return copy.deepcopy(self._values)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Config) and self._values == other._values
@@ -126,11 +120,3 @@ class Config(RunConfig):
         fields do not go together, as heads that do not divide d_model."""
         text = program.run(["config", "show", "/dev/stdin"], str(self))
         return Config(parse_config(re.sub(r"^( *)# (\w+: .*?)  \(from .*\)$", r"\1\2", text, flags=re.MULTILINE)))
-
-
-def paths(message: str = "RunConfig", prefix: str = "") -> "list[str]":
-    """The paths of all fields that are no groups, in the order of run.proto."""
-    found: "list[str]" = []
-    for field in schema.messages()[message][1].values():
-        found += [prefix + field.name] if field.type else paths(field.group, f"{prefix}{field.name}.")
-    return found

@@ -77,17 +77,14 @@ def _files(text: Any, direction: str, path: str) -> "tuple[list[str], str]":
         return [os.fspath(text)], "files"
     if isinstance(text, tuple) and len(text) == 2 and all(isinstance(each, (str, os.PathLike)) for each in text):
         return [os.fspath(each) for each in text], "files"
-    kind = ""
+    kind, names = "", direction.split("-") if direction else ["source", "target"]
     with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
-        for number, row in enumerate(_rows(text, direction.split("-") if direction else ["source", "target"])):
+        for number, row in enumerate(_rows(text, names)):
             this = "texts" if isinstance(row, str) else "pairs"
             if kind not in ("", this):
                 raise Refusal(f"row {number} is of {this}, those before are of {kind}; give pairs or texts")
             kind = this
-            side = {"text": row} if isinstance(row, str) else {"source": row[0], "target": row[1]}
-            if not isinstance(row, str) and direction:
-                side = dict(zip(direction.split("-"), row))
-            file.write(json.dumps(side, ensure_ascii=False) + "\n")
+            file.write(json.dumps({"text": row} if isinstance(row, str) else dict(zip(names, row)), ensure_ascii=False) + "\n")
     if not kind:
         raise Refusal("the text has no rows")
     return [path], kind

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import re
 from typing import Any, Iterator
@@ -26,65 +25,52 @@ _SECTIONS = {
     "Before and beside training": ["plan", "Plan", "compare"],
     "Errors and tables": ["Refusal", "Table", "Cell"],
 }
-_SPECIAL = ("__getitem__", "__setitem__", "__str__")
 
 
 def page() -> str:
     """The text of the page. Its sections have every name of pyhadal.__all__."""
     assert sorted(name for names in _SECTIONS.values() for name in names) == sorted(pyhadal.__all__)
-    text = _HEAD + _body(pyhadal.__doc__ or "")
+    text = _HEAD + _body(pyhadal)
     for section, names in _SECTIONS.items():
         text += f"\n## {section}\n"
         for name in names:
             value = getattr(pyhadal, name)
-            text += f"\n### {_call(name, value)}\n\n{_body(inspect.getdoc(value) or '')}"
-            if inspect.isclass(value):
-                text += "".join(_members(value))
+            has_arguments = not inspect.isclass(value) or (vars(value).get("__init__") and vars(value)["__init__"].__doc__)
+            text += f"\n### {_head(name, value, bool(has_arguments))}\n\n{_body(value)}"
+            text += "".join(_members(value)) if inspect.isclass(value) else ""
     return text
 
 
 def _members(owner: type) -> "Iterator[str]":
     """The constructor's text, and the public methods and properties with documentation of the class and its bases in this package."""
-    constructor = vars(owner).get("__init__")
-    if constructor is not None and constructor.__doc__:
-        yield f"\n{_body(inspect.getdoc(constructor) or '')}"
-    seen: "set[str]" = set()
+    if vars(owner).get("__init__") and vars(owner)["__init__"].__doc__:
+        yield f"\n{_body(owner.__init__)}"  # type: ignore[misc]
     for base in owner.__mro__:
         if not base.__module__.startswith("pyhadal") or base.__module__ in ("pyhadal.fields", "pyhadal.group"):
             continue
         if base is not owner and not issubclass(owner, Exception):
-            yield f"\n{_body(inspect.getdoc(base) or '')}"
+            yield f"\n{_body(base)}"
         for name, value in vars(base).items():
             function = getattr(value, "fget", None) or getattr(value, "func", None) or getattr(value, "__func__", value)
-            if name in seen or (name.startswith("_") and name not in _SPECIAL) or not inspect.isfunction(function) or not function.__doc__:
-                continue
-            seen.add(name)
-            is_call = inspect.isfunction(value) or isinstance(value, classmethod)
-            head = _call(name, function) if is_call else f"`{name}`{_returns(function)}"
-            yield f"\n**{head}**\n\n{_body(inspect.getdoc(function) or '')}"
+            if (not name.startswith("_") or name == "__str__") and inspect.isfunction(function) and function.__doc__:
+                yield f"\n**{_head(name, function, inspect.isfunction(value) or isinstance(value, classmethod))}**\n\n{_body(function)}"
 
 
-def _call(name: str, value: Any) -> str:
-    if inspect.isclass(value) and (dataclasses.is_dataclass(value) or "__init__" not in vars(value) or issubclass(value, Exception)):
+def _head(name: str, value: Any, has_arguments: bool) -> str:
+    """The name, its arguments without their types, and the type of what it returns."""
+    if not has_arguments and inspect.isclass(value):
         return f"`{name}`"
     signature = inspect.signature(value)
-    parameters = [each.replace(annotation=inspect.Parameter.empty) for each in signature.parameters.values() if each.name not in ("self", "cls")]
-    words = str(signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty))
-    return f"`{name}{words}`{'' if inspect.isclass(value) else _returns(value)}"
+    parameters = [each.replace(annotation=each.empty) for each in signature.parameters.values() if each.name not in ("self", "cls")]
+    words = str(signature.replace(parameters=parameters, return_annotation=signature.empty)) if has_arguments else ""
+    returned = "" if inspect.isclass(value) else str(signature.return_annotation).strip("\"'")
+    return f"`{name}{words}`" + (f" → `{returned}`" if returned not in ("", "None") else "")
 
 
-def _returns(function: Any) -> str:
-    returned = inspect.signature(function).return_annotation
-    text = returned if isinstance(returned, str) else getattr(returned, "__name__", "")
-    text = text.strip("\"'")
-    return "" if text in ("None", "_empty", "") else f" → `{text}`"
-
-
-def _body(doc: str) -> str:
+def _body(documented: Any) -> str:
     """A docstring as Markdown: indented lines stay code, and lines of two columns become a table."""
-    rows = re.sub(r"^(\S[^\n]*?) {2,}(\S.*)$", r"| `\1` | \2 |", doc.strip(), flags=re.MULTILINE)
-    rows = re.sub(r"(?<=\n\n)(?=\| `)", "| name | what |\n|---|---|\n", rows)
-    return rows + "\n"
+    rows = re.sub(r"^(\S[^\n]*?) {2,}(\S.*)$", r"| `\1` | \2 |", (inspect.getdoc(documented) or "").strip(), flags=re.MULTILINE)
+    return re.sub(r"(?<=\n\n)(?=\| `)", "| name | what |\n|---|---|\n", rows) + "\n"
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Sends the numbers of a run to MLflow or Weights & Biases while it trains, from its metrics.jsonl: nothing runs in the training process.
 
-    python3 -m pyhadal follow RUN --to mlflow       MLFLOW_TRACKING_URI names the store (default: ./mlruns)
+    python3 -m pyhadal follow RUN --to mlflow       MLFLOW_TRACKING_URI names the store (default: MLflow's own)
     python3 -m pyhadal follow RUN --to wandb        WANDB_MODE=offline needs no account
+    pyhadal.train(…, track="mlflow")                the same, of a job that is started from Python
 
 Ends with the run. Every number of a step and, with the prefix valid/, of a validation keeps its step. A follower that is started
 again sends everything again, as a new run of the tracker.
@@ -15,13 +16,13 @@ import json
 import math
 import os
 import time
-from typing import IO, Any, Callable, Iterator
+from typing import IO, Any, Callable, Iterator, Sequence
 
 from pyhadal.packages import require
 from pyhadal.refusal import Refusal
 from pyhadal.run import Run
 
-Log = Callable[["dict[str, float]", int], None]
+Log = Callable[["dict[str, float]", int], object]
 
 
 class Follower:
@@ -71,20 +72,33 @@ def numbers(event: "dict[str, Any]") -> "dict[str, float]":
             if type(value) in (int, float) and name not in ("step", "event") and math.isfinite(value)}
 
 
-def follow(run: Run, log: Log, ended: "Callable[[], bool]", wait: float = 1.0) -> int:
-    """Calls log(numbers, step) for each step and validation of the run until `ended()`, asked every `wait` seconds. Returns the calls."""
-    calls = 0
-    with contextlib.closing(Follower(run.metrics_path)) as follower:
-        while True:
-            last = ended()
-            for event in follower.poll():
+class Tracker:
+    """A run of MLflow or Weights & Biases that gets the numbers of a run of hadal."""
+
+    def __init__(self, name: str, run_dir: "str | os.PathLike[str]"):
+        """`name`: of TRACKERS. Raises Refusal if it is another, or is not installed."""
+        if name not in TRACKERS:
+            raise Refusal(f"{name} is no tracker; there are {', '.join(TRACKERS)}")
+        require(name)
+        self._name, self._run_dir, self.lines = name, run_dir, 0
+        self._log: "Log | None" = None
+        self._finish: "Callable[[], None]" = lambda: None
+
+    def take(self, events: "Sequence[dict[str, Any]]") -> None:
+        """Sends events; the first ones begin the tracker's run. Raises Refusal in the tracker's words."""
+        try:
+            if self._log is None and events:
+                self._log, self._finish = TRACKERS[self._name](Run(self._run_dir))
+            for event in events:
                 found = numbers(event)
-                if found:
-                    log(found, event["step"])
-                    calls += 1
-            if last:
-                return calls
-            time.sleep(wait)
+                if found and self._log is not None:
+                    self._log(found, event["step"])
+                    self.lines += 1
+        except Exception as error:  # of the tracker's own kinds
+            raise Refusal(f"{self._name}: {error}", exit_code=1) from None
+
+    def close(self) -> None:
+        self._finish()
 
 
 def _mlflow(run: Run) -> "tuple[Log, Callable[[], None]]":
@@ -92,7 +106,7 @@ def _mlflow(run: Run) -> "tuple[Log, Callable[[], None]]":
 
     mlflow.start_run(run_name=run.name)
     mlflow.log_params({name: str(value)[:500] for name, value in run.config.items()})
-    return lambda found, step: mlflow.log_metrics(found, step=step), mlflow.end_run
+    return lambda found, step: mlflow.log_metrics(found, step=step), lambda: mlflow.end_run()
 
 
 def _wandb(run: Run) -> "tuple[Log, Callable[[], None]]":
@@ -111,14 +125,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    require(arguments.to)
-    try:
-        followed = Run(arguments.run)
-    except Refusal as refusal:
-        raise Refusal(f"{refusal}; start the follower when the run has begun") from None
-    log, finish = TRACKERS[arguments.to](followed)
-    try:
-        calls = follow(followed, log, lambda: followed.status().state != "running")
-    finally:
-        finish()
-    print(f"sent {calls:,} lines of {followed.path} to {arguments.to}")
+    followed = Run(arguments.run)
+    with contextlib.closing(Tracker(arguments.to, followed.path)) as tracker:
+        follow(followed.metrics_path, tracker, lambda: followed.status().state != "running")
+        print(f"sent {tracker.lines:,} lines of {followed.path} to {arguments.to}")
+
+
+def follow(path: str, tracker: Tracker, ended: "Callable[[], bool]", wait: float = 1.0) -> None:
+    """Gives the tracker what is in a file of metrics, and what comes until `ended()`, which is asked every `wait` seconds."""
+    with contextlib.closing(Follower(path)) as follower:
+        while True:
+            last = ended()
+            tracker.take(follower.poll())
+            if last:
+                return
+            time.sleep(wait)

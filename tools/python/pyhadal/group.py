@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from typing import TYPE_CHECKING, Any, Iterator
+from typing import TYPE_CHECKING, Any
 
 from pyhadal import program, schema
 from pyhadal.refusal import Refusal
@@ -14,9 +15,8 @@ class Attribute:
 
     def __init__(self, field: schema.Field):
         self.field = field
-        limits = f"in {field.range}" if field.range else f"one of {', '.join(field.values)}" if field.values else ""
-        facts = [field.annotation(), limits, f"default {field.default!r}"]
-        self.__doc__ = field.doc + ("" if field.type is None else f"\n\n{', '.join(fact for fact in facts if fact)}")
+        limits = f", in {field.range}" if field.range else ""
+        self.__doc__ = field.doc + ("" if field.type is None else f"\n\n{field.annotation()}{limits}, default {field.default!r}")
 
     def __get__(self, group: "Group | None", owner: type) -> Any:
         if group is None:
@@ -64,10 +64,8 @@ class Group:
         return [*self._fields(), *(name for name in super().__dir__() if name not in self._fields())]
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{path}={value!r}' for path, value in self._set_fields())})"
-
-    def _set_fields(self) -> "Iterator[tuple[str, Any]]":
-        return ((path[len(self._path):], value) for path, value in self._values.items() if path.startswith(self._path))
+        own = {path[len(self._path):]: value for path, value in self._values.items() if path.startswith(self._path)}
+        return f"{type(self).__name__}({', '.join(f'{path}={value!r}' for path, value in own.items())})"
 
     @classmethod
     def _fields(cls) -> "dict[str, schema.Field]":
@@ -126,32 +124,16 @@ def check(text: str, name: str = "/dev/stdin") -> None:
 
 def as_text(values: "dict[str, Any]") -> str:
     """Protobuf's text format of fields by their paths."""
-    lines: "list[str]" = []
-    opened: "list[str]" = []
+    tree: "dict[str, Any]" = {}
     for path, value in values.items():
         *groups, name = path.split(".")
-        common = 0
-        while common < min(len(opened), len(groups)) and opened[common] == groups[common]:
-            common += 1
-        while len(opened) > common:
-            opened.pop()
-            lines.append("  " * len(opened) + "}")
-        for group in groups[common:]:
-            lines.append("  " * len(opened) + group + " {")
-            opened.append(group)
-        lines.append("  " * len(opened) + f"{name}: {_literal(value)}")
-    while opened:
-        opened.pop()
-        lines.append("  " * len(opened) + "}")
-    return "".join(line + "\n" for line in lines)
+        node = tree
+        for group in groups:
+            node = node.setdefault(group, {})
+        node[name] = value
+    return _lines(tree, "")
 
 
-def _literal(value: object) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(map(_literal, value))}]"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (int, float)):
-        return repr(value)
-    escaped = "".join(c if c.isprintable() and c not in '"\\' else "".join(f"\\{byte:03o}" for byte in c.encode()) for c in str(value))
-    return f'"{escaped}"'
+def _lines(tree: "dict[str, Any]", indent: str) -> str:
+    return "".join(f"{indent}{name} {{\n{_lines(value, indent + '  ')}{indent}}}\n" if isinstance(value, dict) else
+                   f"{indent}{name}: {json.dumps(value, ensure_ascii=False)}\n" for name, value in tree.items())

@@ -52,7 +52,7 @@ def plan(config: "Config | Path", machine: "Path | None" = None, **options: Any)
 
 
 def compare(base: "Config | Path", axes: "Mapping[str, Mapping[Any, Config | Path | Mapping[str, Any]] | Sequence[Any]] | None" = None, *,
-            out: Path, corpus: "Corpus | Path | None" = None, **options: Any) -> "pandas.DataFrame":
+            out: Path, corpus: "Corpus | Path | None" = None, progress: bool = True, **options: Any) -> "pandas.DataFrame":
     """Trains every combination of the axes' values, each as a run in OUT/runs, and reports them in OUT/comparison.html.
 
     `base`: the config of all; or, without `axes`, a grid of `hadal compare` (configs/compare.proto). `axes`: the values of each,
@@ -60,7 +60,7 @@ def compare(base: "Config | Path", axes: "Mapping[str, Mapping[Any, Config | Pat
 
         compare(config, {"method": {"deep": "method/deepnorm", "pre": {"model.residual.method": "pre_ln"}}, "seed": [1, 2]}, out="grid")
 
-    `options`: of `hadal compare`, as `ranks=2, test_source="test.de", test_reference="test.en"`. The same call goes on with runs
+    `progress`: prints a line a run. `options`: of `hadal compare`, as `ranks=2, test_source="test.de", test_reference="test.en"`. The same call goes on with runs
     that are not finished. Returns a row a run: its label on each axis, state, verdict, steps, loss and best_validation_nll in nats
     a token, wall_seconds, directory. Raises Refusal, in the program's words, for a grid that is wrong; a run that fails is a row.
     """
@@ -72,7 +72,7 @@ def compare(base: "Config | Path", axes: "Mapping[str, Mapping[Any, Config | Pat
         if corpus is not None:
             found = corpus if isinstance(corpus, Corpus) else Corpus(corpus)
             options["set"] = [*options.get("set", []), f"data.train={found.train}", f"data.validation={found.validation or ''}"]
-        program.run(["compare", grid, "--out", os.fspath(out), *flags(options)])
+        program.run(["compare", grid, "--out", os.fspath(out), *flags(options)], show=progress)
     with open(os.path.join(out, "grid.json"), encoding="utf-8") as file:
         record = json.load(file)
     names = [axis["name"] for axis in record["axes"]]
@@ -81,19 +81,15 @@ def compare(base: "Config | Path", axes: "Mapping[str, Mapping[Any, Config | Pat
 
 
 def _write_grid(folder: str, base: Config, axes: "Mapping[str, Any]") -> str:
-    def written(name: str, config: Config) -> str:
-        path = os.path.join(folder, f"{name}.textproto")
-        config.write(path)
-        return path
-
-    text = f"base: {json.dumps(written('base', base))}\n"
+    base.write(os.path.join(folder, "base.textproto"))
+    text = 'base: "base.textproto"\n'
     for place, (axis, values) in enumerate(axes.items()):
         text += f"axes {{\n  name: {json.dumps(axis)}\n"
         if not isinstance(values, Mapping):
             values = {value: {axis: value} for value in values}
         for number, (label, value) in enumerate(values.items()):
-            path = written(f"{place}_{number}", Config(value))
-            text += f"  values {{ label: {json.dumps(str(label))} files: {json.dumps(path)} }}\n"
+            Config(value).write(os.path.join(folder, f"{place}_{number}.textproto"))
+            text += f'  values {{ label: {json.dumps(str(label))} files: "{place}_{number}.textproto" }}\n'
         text += "}\n"
     path = os.path.join(folder, "grid.textproto")
     with open(path, "w", encoding="utf-8") as file:

@@ -40,16 +40,27 @@ def shipped(*parts: str) -> str:
 _PREFIX = re.compile(r"hadal [a-z-]+( [a-z-]+)?( \[[^\]]*\])?: ")  # of errors
 
 
-def run(arguments: Sequence[str], text: str = "") -> str:
-    """The standard output of `hadal ARGUMENTS` with `text` as standard input.
+def run(arguments: Sequence[str], text: str = "", show: bool = False) -> str:
+    """The standard output of `hadal ARGUMENTS` with `text` as standard input. `show`: prints it, and standard error, as it comes.
 
-    Raises Refusal with the program's message and exit code if it fails.
+    Raises Refusal with the program's message and exit code if it fails. An interrupt ends the program.
     """
-    done = subprocess.run([find(), *arguments], capture_output=True, text=True, encoding="utf-8", errors="replace", input=text, check=False,
-                          env={"HADAL_PYTHON": sys.executable, **os.environ})  # for commands that start Python themselves
-    if done.returncode != 0:
-        raise failure(arguments[0], done.stderr, done.returncode)
-    return done.stdout
+    process = start(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT if show else subprocess.PIPE,
+                    env={"HADAL_PYTHON": sys.executable, **os.environ})  # for commands that start Python themselves
+    try:
+        lines: "list[bytes]" = []
+        for line in process.stdout or [] if show else []:
+            print(line.decode("utf-8", "replace"), end="")
+            lines.append(line)
+        out, said = process.communicate(text.encode("utf-8", "replace"))
+    except BaseException:
+        process.terminate()
+        process.communicate()
+        raise
+    out = b"".join(lines) + out
+    if process.returncode != 0:
+        raise failure(arguments[0], (out if show else said).decode("utf-8", "replace"), process.returncode)
+    return out.decode("utf-8", "replace")
 
 
 # Makes SIGTERM the end of a child whose parent ends in any way, also by SIGKILL, and becomes the program.

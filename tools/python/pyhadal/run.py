@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import dataclasses
 import functools
 import json
@@ -60,13 +62,12 @@ def read_metrics(run: str, event: str = "step") -> "pandas.DataFrame":
 
 # A comment, a string, a sign, or a word with the colon behind it.
 _TOKENS = re.compile(r'#[^\n]*|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|[{}\[\]<>,;]|[^\s{}\[\]<>"\'#;,:]+(?:\s*:)?|\S')
-_ESCAPES = re.compile(r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|(.))")
 
 
 def parse_config(text: str) -> "dict[str, Any]":
     """The fields of a textproto by their paths: {"model.encoder_layers": 6, …}. A repeated field becomes a list.
 
-    Raises ValueError for what is no textproto.
+    Raises ValueError, IndexError or SyntaxError for what is no textproto.
     """
     fields: "dict[str, Any]" = {}
     path: "list[str]" = []
@@ -76,7 +77,7 @@ def parse_config(text: str) -> "dict[str, Any]":
             path.append(name)
             name = ""
         elif token in ("}", ">"):
-            path.pop() if path else _fail(token)
+            path.pop()
         elif token in ("[", "]"):
             in_list = token == "["
             fields[".".join([*path, name])] = [] if in_list else fields[".".join([*path, name])]
@@ -86,32 +87,23 @@ def parse_config(text: str) -> "dict[str, Any]":
         elif not name or token.endswith(":"):
             name = token.rstrip(": \n")
         else:
-            _add(fields, ".".join([*path, name]), _value(token), in_list)
+            full, value = ".".join([*path, name]), _value(token)
+            if in_list or full in fields:
+                before = fields[full]
+                value = [*(before if isinstance(before, list) else [before]), value]
+            fields[full] = value
             name = name if in_list else ""
-    return fields if not path else _fail("the end")
-
-
-def _add(fields: "dict[str, Any]", path: str, value: object, in_list: bool) -> None:
-    if in_list:
-        fields[path].append(value)
-    elif path in fields:
-        fields[path] = [*(fields[path] if isinstance(fields[path], list) else [fields[path]]), value]
-    else:
-        fields[path] = value
-
-
-def _fail(token: str) -> "dict[str, Any]":
-    raise ValueError(f"{token} is unexpected")
+    if path:
+        raise ValueError(f"{path[-1]} has no end")
+    return fields
 
 
 def _value(word: str) -> object:
     if word[0] in "\"'":
-        coded = _ESCAPES.sub(lambda found: chr(int(found[1] or found[2], 8 if found[1] else 16)) if found[1] or found[2] else
-                             {"n": "\n", "t": "\t", "r": "\r"}.get(found[3], found[3]), word[1:-1])
-        try:
-            return coded.encode("latin-1").decode("utf-8")  # octal escapes are bytes
-        except UnicodeError:
-            return coded
+        text = str(ast.literal_eval(word))
+        with contextlib.suppress(UnicodeError):
+            text = text.encode("latin-1").decode("utf-8")  # octal escapes are bytes
+        return text
     if word in ("true", "false"):
         return word == "true"
     for kind in (int, float):
@@ -125,7 +117,7 @@ def _value(word: str) -> object:
 @dataclasses.dataclass(frozen=True)
 class Status:
     """How a run is. `state`: "queued" (Slurm's job waits), "running", "finished" (a limit of stop was reached), "saved" (on a signal or a
-    time limit: it can go on), "failed" (it ended otherwise), or "lost" (of another host: silent for a minute). `step`: the last one;
+    time limit: it can go on), "failed" (it ended otherwise), "not started", or "lost" (of another host: silent for a minute). `step`: the last one;
     `total_steps`: stop.steps, 0: no limit; `reason`: of the end, in the program's words; `job`: Slurm's number, "" without one."""
 
     state: str
@@ -155,12 +147,12 @@ class Run(ModelCommands):
     make another Run to see what came later."""
 
     def __init__(self, path: "str | os.PathLike[str]"):
-        """`path`: the directory, or its metrics.jsonl. Raises Refusal if there is no such file."""
+        """`path`: the directory, or its metrics.jsonl. Raises Refusal if there is no such file, and no job was submitted for it."""
         path = os.path.normpath(os.fspath(path))
         self.path = os.path.dirname(path) or "." if os.path.isfile(path) else path
         self.name = os.path.basename(os.path.abspath(self.path))
         self.metrics_path = path if os.path.isfile(path) else os.path.join(path, "metrics.jsonl")
-        if not os.path.isfile(self.metrics_path):
+        if not os.path.isfile(self.metrics_path) and not os.path.isfile(self.path + ".textproto"):
             raise Refusal(f"{self.metrics_path}: no such file; is {self.path} a run directory?")
 
     def __repr__(self) -> str:
@@ -252,24 +244,23 @@ class Run(ModelCommands):
         """How the run is now, from what it and Slurm record. Of a run on another host, "running" is up to a minute late."""
         from pyhadal.cluster import find_job
 
-        events = list(read_events(self.metrics_path))
+        events = list(read_events(self.metrics_path)) if os.path.isfile(self.metrics_path) else []
         starts = [number for number, event in enumerate(events) if event.get("event") == "run"]
         last = events[starts[-1]:] if starts else []
         step = max((event["step"] for event in events if event.get("event") == "step"), default=0)
         reason = next((str(event["reason"]) for event in last if event.get("event") == "finish"), "")
-        ended = "saved" if reason.startswith("stopped") else "finished" if reason else "failed"
+        ended = "saved" if reason.startswith("stopped") else "finished" if reason else "failed" if starts else "not started"
         state = _owner_state(os.path.join(self.path, "checkpoints", "attempt")) or ended
         job, queue = find_job(self.path) or ("", "")
         if queue in ("PENDING", "REQUEUED", "CONFIGURING"):
             state = "queued"
         return Status(state, step, int(last[0].get("total_steps", 0)) if last else 0, "" if state == "running" else reason, job)
 
-    def submit(self, *, nodes: int = 1, time: str = "", train: "dict[str, Any] | None" = None, **options: Any) -> str:
+    def submit(self, **options: Any) -> str:
         """Goes on with the run as a Slurm job of its own config. Returns the job's number. Arguments and errors: `pyhadal.submit`."""
-        from pyhadal.cluster import submit_config
+        from pyhadal.cluster import submit
 
-        path = os.path.abspath(self.path)
-        return submit_config(path, path, {"nodes": nodes, "time": time or None, **options}, train or {})
+        return submit(self.path, run_dir=self.path, **options)
 
     def narrow(self, *columns: str) -> None:
         """Keeps these columns of `metrics` alone: so that many long runs fit into memory."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import tempfile
@@ -59,7 +60,7 @@ class Service:
     def _ask_batch(self, columns: "list[Sequence[str]]") -> "list[str]":
         assert self._process.stdout is not None
         count = len(columns[0])
-        try:
+        with contextlib.suppress(OSError):  # the program has ended: its answers end as well
             # Line by line from each column: the program reads them so, and would wait for one while the pipe of another is full.
             for place in range(BATCH):
                 for column, pipe in zip(columns, self._inputs):
@@ -68,18 +69,12 @@ class Service:
                         rest = rest[pipe.write(rest):]
             for pipe in self._inputs:
                 pipe.flush()
-        except OSError:  # the program has ended: its answers end as well
-            pass
         answers = [self._process.stdout.readline() for _ in range(BATCH)]
         if not answers[-1]:
-            self._fail()
+            code = self._process.wait()
+            self._log.seek(0)
+            raise program.failure(self._command, self._log.read().decode("utf-8", "replace"), code)
         return [answer.decode("utf-8", "replace").rstrip("\n") for answer in answers[:count]]
-
-    def _fail(self) -> None:
-        self._process.stdout.read() if self._process.stdout else None
-        code = self._process.wait()
-        self._log.seek(0)
-        raise program.failure(self._command, self._log.read().decode("utf-8", "replace"), code)
 
     @property
     def alive(self) -> bool:
@@ -91,10 +86,8 @@ class Service:
         self._process.wait()
         for pipe in [*self._inputs, self._process.stdout, self._log]:
             if pipe is not None:
-                try:
+                with contextlib.suppress(OSError):  # what was not yet written
                     pipe.close()
-                except OSError:  # what was not yet written
-                    pass
 
     def __del__(self) -> None:
         if hasattr(self, "_inputs"):
