@@ -66,7 +66,8 @@ struct PipelineLayout {
   ActivationCapacity capacity;    // CapacityOf
   int32_t recompute_every = 0;    // sublayers per recomputed segment; 0: no recomputation
   bool graphs = true;             // work is launched as graphs on a device
-  int64_t bucket_rows = 128;      // least size to which a device's micro-batches are rounded up, in rows
+  bool overlap_weight_gradients = false;  // PipelineOptions
+  int64_t bucket_rows = 128;              // least size to which a device's micro-batches are rounded up, in rows
   std::optional<DecoderOptions> decoder;  // beam search at validations, its sources no longer than training's
   DecodeCapacity decode_capacity;         // the decoder's sizes, if `decoder` is set
   std::vector<int32_t> borders;           // [G + 1]: global chunk g holds sublayers [borders[g], borders[g + 1])
