@@ -19,6 +19,7 @@
 #include <functional>
 #include <memory>
 
+#include "absl/status/status.h"
 #include "kernels/device_batch.h"
 #include "kernels/gradient_batch.h"
 #include "layers/depth_observer.h"
@@ -58,10 +59,13 @@ struct StepScalars {
 // of products (ModelPlan::compute_storage) unless stated otherwise.
 class Workspace {
  public:
-  // Reserves the scratch; for training also what backward needs.
+  // Reserves the scratch; for training also what backward needs. `forks`: on a device, gradients of weights have a queue
+  // of their own, from Fork on (gradient_batch.h).
   Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, const Stream& stream, Purpose purpose,
-            ArenaLayout& layout);
+            ArenaLayout& layout, bool forks = false);
   void Bind(const Arena& arena);
+  // Makes that queue, if there shall be one.  REQUIRES: bound. Errors: the device's.
+  absl::Status Fork(const Arena& arena) const;
 
   AnyMatrix branch(int64_t rows) const { return {branch_, rows, width_, storage_}; }  // F(x)
   AnyMatrix branch_input_gradient(int64_t rows) const { return {branch_input_, rows, width_, storage_}; }
@@ -120,13 +124,15 @@ class Workspace {
   int64_t width_ = 0, query_width_ = 0, key_width_ = 0, logit_columns_ = 0, logit_rows_ = 0, logit_stride_ = 0,
           attention_floats_ = 0, partial_floats_ = 0, batch_floats_ = 0, loss_rows_ = 0, row_values_ = 0;
   ArenaSlice branch_slice_, branch_input_slice_, attended_slice_, attention_slice_, layer_input_slice_, partial_slice_,
-      batch_slice_, logits_slice_, row_slice_, host_row_slice_, normed_queries_slice_, normed_keys_slice_;
+      batch_slice_, fork_slice_, fork_workspace_slice_, logits_slice_, row_slice_, host_row_slice_,
+      normed_queries_slice_, normed_keys_slice_;
   void *branch_ = nullptr, *branch_input_ = nullptr, *attended_ = nullptr, *logits_ = nullptr,
        *normed_queries_ = nullptr, *normed_keys_ = nullptr;
   float *layer_input_ = nullptr, *attention_ = nullptr, *partials_ = nullptr, *row_loss_ = nullptr,
         *host_row_loss_ = nullptr;
   RotaryTables rotary_;
   std::unique_ptr<GradientBatch> gradient_batch_;
+  bool forks_ = false;
 };
 
 // One micro-batch on its way through a chunk.

@@ -29,7 +29,7 @@ Stage::Stage(const ModelPlan& plan, const PipelineLayout& pipeline, int rank, co
     : plan_(plan),
       stream_(stream),
       parameters_(plan, Sublayers(pipeline, rank), purpose, layout, UpdatedSlices(plan, pipeline, rank)),
-      workspace_(plan, pipeline.capacity, stream, purpose, layout),
+      workspace_(plan, pipeline.capacity, stream, purpose, layout, pipeline.overlap_weight_gradients),
       shared_(plan, pipeline.capacity, purpose, layout) {
   const bool trains = purpose == Purpose::kTraining;
   for (int c = 0; c < pipeline.shape.chunks; ++c) {
@@ -48,6 +48,7 @@ Stage::Stage(const ModelPlan& plan, const PipelineLayout& pipeline, int rank, co
                          .purpose = purpose,
                          .on_device = stream.kind() != DeviceKind::kCpu,
                          .graphs = pipeline.graphs,
+                         .forks = pipeline.overlap_weight_gradients && trains && stream.kind() != DeviceKind::kCpu,
                          .replicas = pipeline.grid.replicas,
                          .inputs_on_device = pipeline.device_transfers,
                          .known_inputs = known_inputs,
@@ -73,11 +74,12 @@ int64_t Stage::graph_bytes() const {
   return bytes;
 }
 
-void Stage::Bind(const Arena& arena) {
+absl::Status Stage::Bind(const Arena& arena) {
   parameters_.Bind(arena);
   workspace_.Bind(arena);
   shared_.Bind(arena);
   for (std::unique_ptr<Chunk>& chunk : chunks_) chunk->Bind(arena);
+  return workspace_.Fork(arena);
 }
 
 RankParts::RankParts(const ModelPlan& plan, const PipelineLayout& pipeline, int stage, const Stream& stream,
@@ -96,7 +98,7 @@ RankParts::RankParts(const ModelPlan& plan, const PipelineLayout& pipeline, int 
 
 absl::Status RankParts::Bind(const Arena& arena, ProcessGrid& transfers, ProcessGrid& host, absl::Duration timeout,
                              TraceBuffer& trace) {
-  stage.Bind(arena);
+  HADAL_RETURN_IF_ERROR(stage.Bind(arena));
   state.Bind(arena, stage.parameters());
   channels.Bind(arena, transfers.pipeline());
   tied.Bind(arena, transfers.pipeline());

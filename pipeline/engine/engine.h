@@ -45,7 +45,8 @@ class Stage {
   // `plan` and `pipeline` must outlive the stage. A stage for inference has no gradients and keeps no activations.
   Stage(const ModelPlan& plan, const PipelineLayout& pipeline, int rank, const Stream& stream, Purpose purpose,
         ArenaLayout& layout);
-  void Bind(const Arena& arena);
+  // Errors: those of Workspace::Fork.
+  absl::Status Bind(const Arena& arena);
 
   const ModelPlan& plan() const { return plan_; }
   const Stream& stream() const { return stream_; }

@@ -244,6 +244,7 @@ absl::StatusOr<PipelineLayout> MakePipelineLayout(const ModelPlan& plan, const B
   result.save_buffer_bytes = options.save_buffer_bytes;
   SetRecompute(plan, std::move(recompute), result);
   result.graphs = options.graphs == GraphMode::kAuto;
+  result.overlap_weight_gradients = options.overlap_weight_gradients;
   result.bucket_rows = options.bucket_rows;
   HADAL_ASSIGN_OR_RETURN(result.borders, CutModel(plan, result.costs, result.shape, options.split));
   HADAL_RETURN_IF_ERROR(MakePrograms(result));

@@ -72,7 +72,8 @@ struct PipelineLayout {
   int64_t save_buffer_bytes = 0;  // limit for the buffer into which a save copies state before an update overwrites it
   ActivationCapacity capacity;    // CapacityOf
   bool graphs = true;             // work is launched as graphs on a device
-  int64_t bucket_rows = 128;      // least size to which a device's micro-batches are rounded up, in rows
+  bool overlap_weight_gradients = false;  // PipelineOptions
+  int64_t bucket_rows = 128;              // least size to which a device's micro-batches are rounded up, in rows
   std::optional<DecoderOptions> decoder;  // beam search at validations, its sources no longer than training's
   DecodeCapacity decode_capacity;         // the decoder's sizes, if `decoder` is set
   std::vector<int32_t> borders;           // [G + 1]: global chunk g holds sublayers [borders[g], borders[g + 1])

@@ -65,7 +65,8 @@ struct PipelineOptions {
   int64_t save_buffer_bytes = 0;
   int32_t threads = 0;  // CPU threads per rank; 0: the rank's share (runtime/machine.h)
   GraphMode graphs = GraphMode::kAuto;
-  int64_t bucket_rows = 128;  // least size to which a device's micro-batches are rounded up (row_bucket.h)
+  bool overlap_weight_gradients = false;  // on a device: whether gradients of weights have a queue of their own
+  int64_t bucket_rows = 128;              // least size to which a device's micro-batches are rounded up (row_bucket.h)
   Transport transport = Transport::kAuto;
   // Beam search for BLEU at validations (pipeline/validator.h), in memory of every rank's arena. Not set: no BLEU.
   std::optional<DecoderOptions> decoder;
@@ -187,6 +188,7 @@ struct TrainOptions {
   std::string validation_data;
   ModelOptions model;
   TrainingPrecision precision = TrainingPrecision::kAuto;
+  int weight_gradient_batch = 1;  // CublasMatmulOptions
   BatchOptions batch;
   PipelineOptions pipeline;
   OptimizerOptions optimizer;

@@ -45,7 +45,7 @@ struct BenchArguments {
   bool no_limit = false;
   int threads = 0;
   DeviceRequest device;
-  TrainingPrecision precision = TrainingPrecision::kAuto;
+  TrainOptions run;  // precision, weight_gradient_batch
 };
 
 absl::Status BenchInWorld(BenchArguments arguments, World& world) {
@@ -55,7 +55,7 @@ absl::Status BenchInWorld(BenchArguments arguments, World& world) {
   const ModelPlan plan = ModelPlan::Make(BenchModel(arguments.step));
   Collectives collectives(world.communicator(), absl::Seconds(600));
   HADAL_ASSIGN_OR_RETURN(const ChosenDevice chosen,
-                         ChooseDevice(arguments.device, plan, {.precision = arguments.precision}, world, collectives));
+                         ChooseDevice(arguments.device, plan, arguments.run, world, collectives));
   arguments.step.compute_storage = chosen.compute_storage;
   if (!chosen.notice.empty()) std::cerr << chosen.notice << "\n";
   return RunBenchStep(arguments.step, world.communicator(), chosen.StreamFor(world.stream()), std::cout);
@@ -258,7 +258,7 @@ void AddBenchCommand(Command app, int& exit_code) {
       .InRange(0, 1024);
   command.AddOption("--repeats", step.repeats, "Measured pairs of step and limit").InRange(1, 1000).ShowDefault();
   AddDeviceFlags(command, arguments->device);
-  command.AddChoice<TrainingPrecision>("--precision", arguments->precision,
+  command.AddChoice<TrainingPrecision>("--precision", arguments->run.precision,
                                        "As device.precision of a run's config (default: auto)",
                                        {{"auto", TrainingPrecision::kAuto},
                                         {"fp32", TrainingPrecision::kFp32},
@@ -266,6 +266,8 @@ void AddBenchCommand(Command app, int& exit_code) {
                                         {"bf16", TrainingPrecision::kBf16}});
   command.AddFlag(
       "--no-graphs", [arguments] { arguments->step.graphs = GraphMode::kOff; }, "On a GPU, one launch per kernel");
+  command.AddFlag("--overlap-weight-gradients", step.overlap_weight_gradients, "As the field of a config's device");
+  command.AddOption("--weight-gradient-batch", arguments->run.weight_gradient_batch, "Likewise").InRange(1, 16);
   command.AddFlag("--no-limit", arguments->no_limit, "Measure only the step");
   command.AddFlag("--json", step.json, "Print everything as JSON");
   command.Runs([arguments, &exit_code] {

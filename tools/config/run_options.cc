@@ -154,6 +154,8 @@ void ReadOptimizer(const config::RunConfig& from, TrainOptions& to) {
 void ReadRun(const config::RunConfig& from, TrainOptions& to) {
   to.seed = from.seed();
   to.precision = FromWord(kPrecisions, from.device().precision());
+  to.weight_gradient_batch = from.device().weight_gradient_batch();
+  to.pipeline.overlap_weight_gradients = from.device().overlap_weight_gradients();
   to.train_data = from.data().train();
   to.validation_data = from.data().validation();
   to.max_left_out = from.data().max_left_out();
