@@ -52,7 +52,7 @@ class World {
  public:
   // `threads`: CPU threads per rank; 0: its share of the CPUs it may use. Blocking: all ranks of the job must call it;
   // a process that has waited for them for `patience` exits with kExitHang (StartDeadline).
-  // Errors: those of CheckTasks (task_launcher.h), with a message on only one of the processes; those of MpiEnvironment::Start.
+  // Errors: those of CheckTasks (task_launcher.h), with a message on only one of the processes; MpiEnvironment's.
   static absl::StatusOr<std::unique_ptr<World>> Start(int threads, absl::Duration patience = absl::Minutes(10));
 
   Communicator& communicator() { return *communicator_; }

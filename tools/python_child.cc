@@ -122,7 +122,7 @@ std::filesystem::path ThisProgram() {
 std::vector<std::string> PythonEnvironment() {
   std::vector<std::string> variables;
   const std::filesystem::path program = ThisProgram();
-  std::string path = absl::StrCat(kPathVariable, HADAL_PYTHON_PACKAGES, ":",
+  std::string path = absl::StrCat(kPathVariable, (program.parent_path() / HADAL_PYTHON_PACKAGES).string(), ":",
                                   (program.parent_path().parent_path() / "share/hadal/python").string());
   for (char** variable = environ; *variable != nullptr; ++variable) {
     if (absl::StartsWith(*variable, kPathVariable)) {

@@ -1,10 +1,10 @@
-// Ranks that are MPI processes, on one host or many: starts MPI in this process, ends it without hanging, and determines
-// which ranks share a host and its CPUs.
+// Ranks that are MPI processes, on one host or many: starts MPI in this process, ends it without hanging, and
+// determines which ranks share a host and its CPUs.
 //
-// MPI is opened when it is first needed, so that a process by itself runs where no MPI is installed. All calls of MPI are
-// in a module of their own, libhadal_mpi.so (mpi_communicator.cc), which the loader finds in this program's run path. It
-// is linked with the MPI of the build: with Open MPI 4.1 or 5.0 it runs with either, with MPICH only with MPICH. Neither
-// library is ever closed.
+// MPI is opened when it is first needed, so that a process by itself runs where no MPI is installed. All calls of MPI
+// are in a module of their own, libhadal_mpi.so (mpi_communicator.cc), which the loader finds in this program's run
+// path. It is linked with the MPI of the build: with Open MPI 4.1 or 5.0 it runs with either, with MPICH only with
+// MPICH. Neither library is ever closed.
 #pragma once
 
 #include <memory>

@@ -5,16 +5,31 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
+import sys
 from typing import Sequence
 
 from pyhadal.refusal import Refusal
 
 
+_INSTALLED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "hadal")  # by a wheel
+
+
+def main() -> None:
+    """The command `hadal` that a wheel installs: becomes the program, whose Python commands use this interpreter."""
+    os.environ.setdefault("HADAL_PYTHON", sys.executable)
+    for ignored_by_python in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(ignored_by_python, signal.SIG_DFL)
+    os.execv(_INSTALLED, sys.argv)
+
+
 def find() -> str:
-    """The program: $HADAL (set by hadal itself when it starts this package), `hadal` on PATH, or the source tree's build."""
+    """The program: $HADAL (set by hadal itself when it starts this package), this wheel's, `hadal` on PATH, or the source
+    tree's build.
+    """
     built = os.path.join(os.path.dirname(__file__), *[os.pardir] * 3, "build", "release", "hadal")
-    for candidate in (os.environ.get("HADAL"), shutil.which("hadal"), built):
+    for candidate in (os.environ.get("HADAL"), _INSTALLED, shutil.which("hadal"), built):
         if candidate and os.access(candidate, os.X_OK):
             return candidate
     raise Refusal("the program hadal was not found: put it on PATH, or name it in HADAL")
