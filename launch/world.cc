@@ -138,7 +138,7 @@ absl::StatusOr<std::unique_ptr<World>> World::Start(int threads, absl::Duration 
     HADAL_ASSIGN_OR_RETURN(placement, world->mpi_->FindPlacement());
     world->ranks_on_host_ = placement.ranks_on_host;
     world->local_rank_ = placement.local_rank;
-    HADAL_ASSIGN_OR_RETURN(world->mpi_communicator_, MpiCommunicator::Create(*world->mpi_));
+    HADAL_ASSIGN_OR_RETURN(world->mpi_communicator_, world->mpi_->NewCommunicator());
     world->communicator_ = world->mpi_communicator_.get();
   } else {
     world->alone_ = std::make_unique<InProcessWorld>(1);

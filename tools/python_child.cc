@@ -116,8 +116,8 @@ std::string Bootstrap(const std::string& package) {
 // This process's environment, with the packages first in Python's path.
 std::vector<std::string> PythonEnvironment() {
   std::vector<std::string> variables;
-  const std::filesystem::path program(ThisProgram());
-  std::string path = absl::StrCat(kPathVariable, HADAL_PYTHON_PACKAGES, ":",
+  const std::filesystem::path program = ThisProgram();
+  std::string path = absl::StrCat(kPathVariable, (program.parent_path() / HADAL_PYTHON_PACKAGES).string(), ":",
                                   (program.parent_path().parent_path() / "share/hadal/python").string());
   for (char** variable = environ; *variable != nullptr; ++variable) {
     if (absl::StartsWith(*variable, kPathVariable)) {

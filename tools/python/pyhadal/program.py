@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from typing import Any, Sequence
@@ -15,13 +16,22 @@ from pyhadal.refusal import Refusal
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 # Where the wheel, `cmake --install` and the source tree have configs/ and launch/, seen from the package.
 _ROOTS = (_PACKAGE, os.path.join(_PACKAGE, *[os.pardir] * 2), os.path.join(_PACKAGE, *[os.pardir] * 3))
+_INSTALLED = os.path.join(_PACKAGE, "bin", "hadal")  # by a wheel
+
+
+def main() -> None:
+    """The command `hadal` that a wheel installs: becomes the program, whose Python commands use this interpreter."""
+    os.environ.setdefault("HADAL_PYTHON", sys.executable)
+    for ignored_by_python in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(ignored_by_python, signal.SIG_DFL)
+    os.execv(_INSTALLED, sys.argv)
 
 
 def find() -> str:
     """The program: $HADAL (set by hadal itself when it starts this package), the wheel's, beside this Python, on PATH, or the
     source tree's build. Raises Refusal if there is none."""
     built = os.path.join(_ROOTS[2], "build", "release", "hadal")
-    beside = [os.path.join(_PACKAGE, "bin", "hadal"), os.path.join(os.path.dirname(sys.executable), "hadal")]
+    beside = [_INSTALLED, os.path.join(os.path.dirname(sys.executable), "hadal")]
     for candidate in (os.environ.get("HADAL"), *beside, shutil.which("hadal"), built):
         if candidate and os.access(candidate, os.X_OK):
             return candidate
