@@ -118,7 +118,11 @@ absl::Status DoesNotFit(const Fit& fit, PipelineOptions options, const Fullest& 
       nearest.fullest.bytes <= fit.limit()
           ? ", which fits."
           : absl::StrCat(", which does not fit either: use more ranks or smaller micro-batches.",
-                         LargestDepth(fit, options))));
+                         LargestDepth(fit, options)),
+      fit.batch.sum_groups <= options.replicas
+          ? ""
+          : absl::StrCat(" With batch.sum_groups = ", fit.batch.sum_groups, " on pipeline.replicas = ",
+                         options.replicas, " a rank keeps \"group sums\" (hadal plan); more replicas need fewer.")));
 }
 
 // The recompute_every that fits.

@@ -24,7 +24,7 @@ constexpr char kNumbers[] = R"(
     seed model.encoder_layers model.decoder_layers model.d_model model.d_ff model.heads model.max_positions
     model.dropout model.attention_dropout model.activation_dropout model.label_smoothing model.z_loss model.adaptive_factor
     model.adaptive_dropout model.frame_width model.front_end_channels model.base_width batch.micro_batches
-    batch.source_tokens batch.target_tokens pipeline.stages pipeline.chunks pipeline.outstanding_sends
+    batch.source_tokens batch.target_tokens batch.sum_groups pipeline.stages pipeline.chunks pipeline.outstanding_sends
     pipeline.recompute_auto pipeline.memory_limit_bytes pipeline.wait_timeout_seconds pipeline.threads
     pipeline.replicas optimizer.beta1 optimizer.beta2 optimizer.epsilon optimizer.weight_decay optimizer.clip_norm
     stop.steps stop.epochs stop.minutes stop.patience validation.every_steps validation.max_sentences
@@ -47,7 +47,7 @@ std::vector<double> Numbers(const TrainOptions& o) {
       o.model.max_positions, o.model.dropout, o.model.attention_dropout, o.model.activation_dropout,
       o.model.label_smoothing, o.model.z_loss, o.model.adaptive_factor, o.model.adaptive_dropout, o.model.frame_width,
       o.model.front_end_channels, o.model.base_width, o.batch.micro_batches, o.batch.source_tokens,
-      o.batch.target_tokens, o.pipeline.stages, o.pipeline.chunks, o.pipeline.outstanding_sends,
+      o.batch.target_tokens, o.batch.sum_groups, o.pipeline.stages, o.pipeline.chunks, o.pipeline.outstanding_sends,
       o.pipeline.recompute_auto, o.pipeline.memory_limit_bytes, o.pipeline.wait_timeout_seconds, o.pipeline.threads,
       o.pipeline.replicas, o.optimizer.beta1, o.optimizer.beta2, o.optimizer.epsilon, o.optimizer.weight_decay,
       o.optimizer.clip_norm, o.stop.steps, o.stop.epochs, o.stop.minutes, o.stop.patience, o.validation.every_steps,
