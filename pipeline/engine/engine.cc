@@ -87,6 +87,7 @@ RankParts::RankParts(const ModelPlan& plan, const PipelineLayout& pipeline, int 
     : layout(stream.kind(), gap_bytes),
       stage(plan, pipeline, stage, stream, purpose, layout),
       state(plan, pipeline, stage, purpose, layout),
+      groups(pipeline, this->stage.parameters(), purpose, layout),
       channels(plan, pipeline, stage, purpose, layout),
       tied(plan, pipeline, stage, stream, layout),
       reduction(pipeline, state, stream, purpose, layout) {
@@ -100,6 +101,7 @@ absl::Status RankParts::Bind(const Arena& arena, ProcessGrid& transfers, Process
                              TraceBuffer& trace) {
   HADAL_RETURN_IF_ERROR(stage.Bind(arena));
   state.Bind(arena, stage.parameters());
+  groups.Bind(arena);
   channels.Bind(arena, transfers.pipeline());
   tied.Bind(arena, transfers.pipeline());
   HADAL_RETURN_IF_ERROR(reduction.Bind(arena, state, transfers.replicas(), trace));
@@ -180,6 +182,7 @@ absl::StatusOr<StepResult> Engine::TrainingStep(std::span<const PackedBatch> bat
   stage().stream().Synchronize();  // so that clearing is not timed as forward
   result.times.optimizer_seconds += watch.Seconds();
   const TraceScope scope(&trace_, {.kind = TraceKind::kStep});
+  parts_.groups.Begin();
   HADAL_RETURN_IF_ERROR(parts_.reduction.Begin());
   HADAL_RETURN_IF_ERROR(executor_.Run(pipeline_.programs[grid_.stage()], inputs, result));
   result.seconds = watch.Seconds();

@@ -20,6 +20,7 @@
 #include "layers/border.h"
 #include "layers/chunk_part.h"
 #include "layers/model_plan.h"
+#include "pipeline/layout/sum_tree.h"
 #include "pipeline/options/decoder_options.h"
 #include "pipeline/options/grid_shape.h"
 #include "pipeline/options/recompute_run.h"
@@ -64,6 +65,7 @@ struct PipelineLayout {
   int replica = 0;                    // the replica whose layout this is
   bool shard_optimizer_state = true;  // each slice's moments on one replica only (ZeRO-1)
   int step_micro_batches = 1;         // M of the step, all replicas together
+  int sum_groups = 1;                 // G, in which the step's micro-batches are added (sum_tree.h)
   ScheduleShape shape;                // of this replica: shape.micro_batches = share().count
   // The schedule that the user set; with recomputation, WithOnePending (schedule.h) of it.
   ScheduleKind schedule = ScheduleKind::k1F1B;
@@ -94,6 +96,8 @@ struct PipelineLayout {
   int pending_slots(int rank, int chunk) const { return shape.IsFirst(rank, chunk) ? 0 : peak_pending[rank]; }
   // This replica's part of the step's list of micro-batches.
   Share share() const { return ShareOf(step_micro_batches, grid.replicas, replica); }
+  // The ends of this replica's groups.
+  std::vector<GroupEnd> group_ends() const { return GroupEnds(step_micro_batches, sum_groups, grid.replicas, replica); }
   // The rank, within the pipeline, that holds a sublayer.
   int RankOfSublayer(int32_t sublayer) const;
   // The rank that owns a parameter's state: that of the first sublayer that uses the parameter.
@@ -102,7 +106,8 @@ struct PipelineLayout {
 
 // Returns the layout of the replica that world rank `rank` of `ranks` belongs to.
 // Errors: InvalidArgument with a remedy (more chunks than sublayers, bad split, 1f1b with chunks, ranks that are not
-// stages × replicas, fewer micro-batches than replicas, …); those of CheckSchedule.
+// stages × replicas, fewer micro-batches than replicas, replicas that do not divide the groups, …); those of
+// CheckSchedule.
 absl::StatusOr<PipelineLayout> MakePipelineLayout(const ModelPlan& plan, const BatchOptions& batch,
                                                   const PipelineOptions& options, int ranks, int rank = 0,
                                                   const RankResources& resources = {});

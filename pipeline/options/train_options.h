@@ -29,6 +29,7 @@ constexpr Storage DeviceStorage(TrainingPrecision precision) {
 
 struct BatchOptions {
   int32_t micro_batches = 4;     // M, micro-batches a step (gradient accumulation)
+  int32_t sum_groups = 0;        // G, groups of micro-batches whose sums are added in a tree; 0: the replicas
   int32_t source_tokens = 1024;  // capacity of one micro-batch, with </s>; not read without an encoder
   int32_t target_tokens = 1024;  // likewise
 };

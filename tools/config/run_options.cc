@@ -172,6 +172,7 @@ void ReadRun(const config::RunConfig& from, TrainOptions& to) {
         .share = masking.share(), .only_mask = masking.replacement() == "mask", .whole_words = masking.whole_words()};
   }
   to.batch.micro_batches = from.batch().micro_batches();
+  to.batch.sum_groups = from.batch().sum_groups();
   to.batch.source_tokens = from.batch().source_tokens();
   to.batch.target_tokens = from.batch().target_tokens();
   to.stop.steps = from.stop().steps();

@@ -51,9 +51,9 @@ struct RoundPieces {
 };
 RoundPieces PiecesOfARound(const GridShape& grid, int devices_per_node) {
   const ReplicaBlocks blocks{.replicas = grid.replicas};
-  const int near = NearReplicas(grid, devices_per_node), in_block = blocks.end(0);
+  const int near = NearReplicas(grid, devices_per_node), in_block = blocks.size();
   const double relayed = static_cast<double>(grid.replicas) / in_block;  // owners for which a rank is the relay
-  const int near_blocks = std::max(near / ReplicaBlocks::kReplicas, 1);
+  const int near_blocks = std::max(near / in_block, 1);
   const int near_in_block = std::min(near, in_block);
   return {.near = relayed * (near_in_block - 1) + near_blocks - 1,
           .far = relayed * (in_block - near_in_block) + blocks.count() - near_blocks};

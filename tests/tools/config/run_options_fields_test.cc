@@ -25,7 +25,7 @@ constexpr char kNumbers[] = R"(
     model.dropout model.attention_dropout model.activation_dropout model.label_smoothing model.z_loss model.adaptive_factor
     model.adaptive_dropout model.frame_width model.front_end_channels model.base_width
     device.overlap_weight_gradients device.weight_gradient_batch batch.micro_batches
-    batch.source_tokens batch.target_tokens pipeline.stages pipeline.chunks pipeline.outstanding_sends
+    batch.source_tokens batch.target_tokens batch.sum_groups pipeline.stages pipeline.chunks pipeline.outstanding_sends
     pipeline.recompute_auto pipeline.memory_limit_bytes pipeline.wait_timeout_seconds pipeline.threads
     pipeline.replicas optimizer.beta1 optimizer.beta2 optimizer.epsilon optimizer.weight_decay optimizer.clip_norm
     stop.steps stop.epochs stop.minutes stop.patience validation.every_steps validation.max_sentences
@@ -48,8 +48,8 @@ std::vector<double> Numbers(const TrainOptions& o) {
       o.model.max_positions, o.model.dropout, o.model.attention_dropout, o.model.activation_dropout,
       o.model.label_smoothing, o.model.z_loss, o.model.adaptive_factor, o.model.adaptive_dropout, o.model.frame_width,
       o.model.front_end_channels, o.model.base_width, o.pipeline.overlap_weight_gradients, o.weight_gradient_batch,
-      o.batch.micro_batches, o.batch.source_tokens, o.batch.target_tokens, o.pipeline.stages, o.pipeline.chunks,
-      o.pipeline.outstanding_sends, o.pipeline.recompute_auto, o.pipeline.memory_limit_bytes,
+      o.batch.micro_batches, o.batch.source_tokens, o.batch.target_tokens, o.batch.sum_groups, o.pipeline.stages,
+      o.pipeline.chunks, o.pipeline.outstanding_sends, o.pipeline.recompute_auto, o.pipeline.memory_limit_bytes,
       o.pipeline.wait_timeout_seconds, o.pipeline.threads, o.pipeline.replicas, o.optimizer.beta1, o.optimizer.beta2,
       o.optimizer.epsilon, o.optimizer.weight_decay, o.optimizer.clip_norm, o.stop.steps, o.stop.epochs, o.stop.minutes,
       o.stop.patience, o.validation.every_steps, o.validation.max_sentences, o.validation.bleu_sentences,

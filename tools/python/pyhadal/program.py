@@ -15,7 +15,7 @@ from pyhadal.refusal import Refusal
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 # Where the wheel, `cmake --install` and the source tree have configs/ and launch/, seen from the package.
-_ROOTS = (_PACKAGE, os.path.join(_PACKAGE, *[os.pardir] * 2), os.path.join(_PACKAGE, *[os.pardir] * 3))
+_ROOTS = (os.path.join(_PACKAGE, "share", "hadal"), os.path.join(_PACKAGE, *[os.pardir] * 2), os.path.join(_PACKAGE, *[os.pardir] * 3))
 _INSTALLED = os.path.join(_PACKAGE, "bin", "hadal")  # by a wheel
 
 
