@@ -59,8 +59,8 @@ struct StepScalars {
 // of products (ModelPlan::compute_storage) unless stated otherwise.
 class Workspace {
  public:
-  // Reserves the scratch; for training also what backward needs. `forks`: on a device, gradients of weights have a queue
-  // of their own, from Fork on (gradient_batch.h).
+  // Reserves the scratch; for training also what backward needs. `forks`: on a device, gradients of weights have a
+  // queue of their own, from Fork on (gradient_batch.h).
   Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, const Stream& stream, Purpose purpose,
             ArenaLayout& layout, bool forks = false);
   void Bind(const Arena& arena);
