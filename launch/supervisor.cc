@@ -173,30 +173,16 @@ class Supervisor {
   }
 
   absl::Status Act(SupervisorAction action) {
-    switch (action) {
-      case SupervisorAction::kAsk:
-        guardian_->Send(GuardianOrder::kAsk);
-        break;
-      case SupervisorAction::kTerminate:
-        guardian_->Send(GuardianOrder::kTerminate);
-        break;
-      case SupervisorAction::kKill:
-        guardian_->Send(GuardianOrder::kKill);
-        break;
-      case SupervisorAction::kWait:
-        log_ << "hadal supervise: the job " << Crash() << "; starting it again from " << furthest_.Describe()
-             << (back_off_ > absl::ZeroDuration() ? absl::StrCat(" in ", absl::FormatDuration(Rounded(back_off_))) : "")
-             << std::endl;
-        break;
-      case SupervisorAction::kStart:
-        return Start();
-      default:
-        break;
-    }
+    if (action == SupervisorAction::kAsk) guardian_->Send(GuardianOrder::kAsk);
+    if (action == SupervisorAction::kTerminate) guardian_->Send(GuardianOrder::kTerminate);
+    if (action == SupervisorAction::kKill) guardian_->Send(GuardianOrder::kKill);
+    if (action == SupervisorAction::kStart) return Start();
+    if (action != SupervisorAction::kWait) return absl::OkStatus();
+    const std::string wait = absl::FormatDuration(absl::Ceil(back_off_, absl::Milliseconds(100)));
+    log_ << "hadal supervise: the job " << Crash() << "; starting it again from " << furthest_.Describe()
+         << (back_off_ > absl::ZeroDuration() ? " in " + wait : "") << std::endl;
     return absl::OkStatus();
   }
-
-  static absl::Duration Rounded(absl::Duration wait) { return absl::Ceil(wait, absl::Milliseconds(100)); }
 
   std::string Crash() const {
     return absl::StrCat(code_ == kExitDone ? "ended before its ranks reported an end" : "crashed", " (exit code ",

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <exception>
+#include <mutex>
+#include <stop_token>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -23,24 +26,18 @@ std::string Text(absl::Duration duration) {
 }  // namespace
 
 Watchdog::Watchdog(const Communicator& communicator, const CurrentInstruction& current, absl::Duration timeout, Say say)
-    : communicator_(communicator), current_(current), patience_(timeout / 2), say_(std::move(say)), thread_([this] {
-        Watch();
-      }) {}
+    : communicator_(communicator),
+      current_(current),
+      patience_(timeout / 2),
+      say_(std::move(say)),
+      thread_([this](const std::stop_token& ending) { Watch(ending); }) {}
 
-Watchdog::~Watchdog() {
-  {
-    const std::lock_guard lock(mutex_);
-    ending_ = true;
-  }
-  end_.notify_one();
-  thread_.join();
-}
-
-void Watchdog::Watch() {
-  std::unique_lock lock(mutex_);
-  while (!end_.wait_for(lock, absl::ToChronoMilliseconds(patience_ / 8), [this] { return ending_; })) {
-    LookAndSay();
-  }
+void Watchdog::Watch(const std::stop_token& ending) {
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  std::condition_variable_any end;
+  const auto look = absl::ToChronoMilliseconds(patience_ / 8);
+  while (!end.wait_for(lock, ending, look, [&] { return ending.stop_requested(); })) LookAndSay();
 }
 
 void Watchdog::LookAndSay() {

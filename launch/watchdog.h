@@ -11,10 +11,9 @@
 // Threads: watches on a thread of its own, which only reads. Blocking: the destructor joins that thread at once.
 #pragma once
 
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <thread>
 
@@ -30,10 +29,9 @@ class Watchdog {
   using Say = std::function<void(const std::string& line)>;
   // Watches until destroyed. All arguments must outlive it.
   Watchdog(const Communicator& communicator, const CurrentInstruction& current, absl::Duration timeout, Say say);
-  ~Watchdog();
 
  private:
-  void Watch();
+  void Watch(const std::stop_token& ending);
   void LookAndSay();
   // Returns a message about this rank that has not been printed yet, or "".
   std::string Look();
@@ -45,10 +43,7 @@ class Watchdog {
   std::optional<double> reported_;  // start of the wait last reported, in MonotonicSeconds()
   double waited_until_ = 0;         // when a wait was last seen, in MonotonicSeconds()
 
-  std::mutex mutex_;
-  std::condition_variable end_;
-  bool ending_ = false;
-  std::thread thread_;
+  std::jthread thread_;  // last: it uses the others
 };
 
 }  // namespace hadal

@@ -3,9 +3,12 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <mutex>
+#include <stop_token>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -98,33 +101,27 @@ absl::StatusOr<std::string> UseCommonProgram(const World& world, Collectives& co
   return world.rank() == 0 ? common.notice : "";
 }
 
-StartDeadline::StartDeadline(std::string who, absl::Duration patience) : who_(std::move(who)), patience_(patience) {
+StartDeadline::StartDeadline(const std::string& who, absl::Duration patience) {
+  const auto watch = [who, patience](const std::stop_token& ended) {
+    std::mutex mutex;
+    std::unique_lock lock(mutex);
+    std::condition_variable_any end;
+    end.wait_for(lock, ended, absl::ToChronoMilliseconds(patience), [] { return false; });
+    if (ended.stop_requested()) return;
+    std::fprintf(
+        stderr,
+        "hadal [%s]: gave up after %s waiting for all ranks to start. One of them is stopped, hangs (in a file "
+        "server, in a network's driver), or its host cannot be reached; `ps -o pid,stat,wchan:30,args -C "
+        "hadal` on each host shows those with T (stopped) or D (waiting for a file or a device)\n",
+        who.c_str(), absl::FormatDuration(patience).c_str());
+    std::fflush(stderr);
+    std::_Exit(kExitHang);
+  };
   try {
-    thread_ = std::thread([this] { Watch(); });
+    thread_ = std::jthread(watch);
   } catch (const std::system_error&) {
     // MPI needs threads, too, and will report the error.
   }
-}
-
-StartDeadline::~StartDeadline() {
-  {
-    const std::lock_guard lock(mutex_);
-    ended_ = true;
-  }
-  end_.notify_one();
-  if (thread_.joinable()) thread_.join();
-}
-
-void StartDeadline::Watch() {
-  std::unique_lock lock(mutex_);
-  if (end_.wait_for(lock, absl::ToChronoMilliseconds(patience_), [this] { return ended_; })) return;
-  std::fprintf(stderr,
-               "hadal [%s]: gave up after %s waiting for all ranks to start. One of them is stopped, hangs (in a file "
-               "server, in a network's driver), or its host cannot be reached; `ps -o pid,stat,wchan:30,args -C hadal` "
-               "on each host shows those with T (stopped) or D (waiting for a file or a device)\n",
-               who_.c_str(), absl::FormatDuration(patience_).c_str());
-  std::fflush(stderr);
-  std::_Exit(kExitHang);
 }
 
 absl::StatusOr<std::unique_ptr<World>> World::Start(int threads, absl::Duration patience) {

@@ -3,10 +3,8 @@
 // Under mpirun or srun the communicator is MPI's. A process without a launcher is the only rank and opens no MPI.
 #pragma once
 
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <thread>
@@ -33,20 +31,10 @@ class StartDeadline {
  public:
   // Prints a message to stderr and exits with kExitHang if the object still exists after `patience`. `who`: this
   // process, for the message.
-  StartDeadline(std::string who, absl::Duration patience);
-  ~StartDeadline();
-  StartDeadline(const StartDeadline&) = delete;
-  StartDeadline& operator=(const StartDeadline&) = delete;
+  StartDeadline(const std::string& who, absl::Duration patience);
 
  private:
-  void Watch();
-
-  const std::string who_;
-  const absl::Duration patience_;
-  std::mutex mutex_;
-  std::condition_variable end_;
-  bool ended_ = false;  // guarded by mutex_
-  std::thread thread_;  // last: it uses the other members
+  std::jthread thread_;
 };
 
 class World {

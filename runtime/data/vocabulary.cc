@@ -36,7 +36,9 @@ namespace hadal {
 // Ids ↔ strings, beginning with the four special tokens.
 class TokenTable {
  public:
-  TokenTable();
+  TokenTable() {
+    for (const char* token : {"<s>", "<pad>", "</s>", "<unk>"}) Add(token);
+  }
   // Without the special tokens. Empty strings are numbers without a token.
   explicit TokenTable(std::vector<std::string> tokens) {
     for (std::string& token : tokens) Add(std::move(token));
@@ -44,11 +46,23 @@ class TokenTable {
 
   // Assigns the next id to `token`. If the string already has an id, Id() keeps returning that one, unless `replace`.
   // Returns whether the string was new.
-  bool Add(std::string token, bool replace = false);
+  bool Add(std::string token, bool replace = false) {
+    const auto [place, is_new] = ids_.try_emplace(token, size());
+    if (!is_new && replace) place->second = size();
+    tokens_.push_back(std::move(token));
+    return is_new;
+  }
 
   int32_t size() const { return static_cast<int32_t>(tokens_.size()); }
-  const std::string& Token(int32_t id) const;
-  int32_t Id(std::string_view token) const;
+  const std::string& Token(int32_t id) const {
+    HADAL_CHECK_GE(id, 0);
+    HADAL_CHECK_LT(id, size());
+    return tokens_[static_cast<size_t>(id)];
+  }
+  int32_t Id(std::string_view token) const {
+    const auto place = ids_.find(token);
+    return place == ids_.end() ? kUnknownToken : place->second;
+  }
   static bool IsSpecial(int32_t id) { return id < kSpecialTokens; }
 
  private:
@@ -64,7 +78,8 @@ class TokenTable {
 // REQUIRES of derived classes: const methods are thread-safe.
 class VocabularyModel {
  public:
-  VocabularyModel(TokenTable table, std::string contents);
+  VocabularyModel(TokenTable table, std::string contents)
+      : table_(std::move(table)), contents_(std::move(contents)), crc32c_(Crc32c(contents_.data(), contents_.size())) {}
   virtual ~VocabularyModel() = default;
   VocabularyModel(const VocabularyModel&) = delete;
   VocabularyModel& operator=(const VocabularyModel&) = delete;
@@ -83,9 +98,6 @@ class VocabularyModel {
   std::string contents_;
   uint32_t crc32c_;
 };
-
-// Joins the tokens with spaces, without `<s>`, `<pad>` and `</s>`.
-std::string JoinWithSpaces(const TokenTable& table, std::span<const int32_t> ids);
 
 absl::StatusOr<std::unique_ptr<const VocabularyModel>> ParseDictionary(std::string contents, const std::string& name);
 absl::StatusOr<std::unique_ptr<const VocabularyModel>> ParseSentencePiece(std::string contents,
@@ -113,39 +125,7 @@ std::string UndoBpe(std::string text) {
   return text;
 }
 
-std::string UndoSentencePiece(const std::string& text) {
-  std::string plain = absl::StrReplaceAll(text, {{" ", ""}, {kWordStart, " "}});
-  StripSpaces(plain);
-  return plain;
-}
-
-}  // namespace
-
-TokenTable::TokenTable() {
-  for (const char* token : {"<s>", "<pad>", "</s>", "<unk>"}) Add(token);
-}
-
-bool TokenTable::Add(std::string token, bool replace) {
-  const auto [place, is_new] = ids_.try_emplace(token, size());
-  if (!is_new && replace) place->second = size();
-  tokens_.push_back(std::move(token));
-  return is_new;
-}
-
-const std::string& TokenTable::Token(int32_t id) const {
-  HADAL_CHECK_GE(id, 0);
-  HADAL_CHECK_LT(id, size());
-  return tokens_[static_cast<size_t>(id)];
-}
-
-int32_t TokenTable::Id(std::string_view token) const {
-  const auto place = ids_.find(token);
-  return place == ids_.end() ? kUnknownToken : place->second;
-}
-
-VocabularyModel::VocabularyModel(TokenTable table, std::string contents)
-    : table_(std::move(table)), contents_(std::move(contents)), crc32c_(Crc32c(contents_.data(), contents_.size())) {}
-
+// Joins the tokens with spaces, without `<s>`, `<pad>` and `</s>`.
 std::string JoinWithSpaces(const TokenTable& table, std::span<const int32_t> ids) {
   std::string text;
   for (const int32_t id : ids) {
@@ -155,6 +135,14 @@ std::string JoinWithSpaces(const TokenTable& table, std::span<const int32_t> ids
   }
   return text;
 }
+
+std::string UndoSentencePiece(const std::string& text) {
+  std::string plain = absl::StrReplaceAll(text, {{" ", ""}, {kWordStart, " "}});
+  StripSpaces(plain);
+  return plain;
+}
+
+}  // namespace
 
 Vocabulary::Vocabulary(std::shared_ptr<const VocabularyModel> model) : model_(std::move(model)) {}
 

@@ -214,22 +214,18 @@ void AddKernelsCommand(Command bench, int& exit_code) {
 }
 
 void AddModelFlags(Command command, BenchStepOptions& step) {
-  constexpr int kMost = 1 << 20;
-  command.AddOption("--d-model", step.d_model, "Hidden size").InRange(1, kMost).ShowDefault();
-  command.AddOption("--d-ff", step.d_ff, "Feed-forward size (default: 4 times the hidden size)").InRange(1, kMost);
-  command.AddOption("--heads", step.heads, "Attention heads").InRange(1, kMost).ShowDefault();
-  command.AddOption("--encoder-layers", step.encoder_layers, "Encoder layers, of two sublayers each")
-      .InRange(1, kMost)
-      .ShowDefault();
-  command.AddOption("--decoder-layers", step.decoder_layers, "Decoder layers, of three sublayers each")
-      .InRange(1, kMost)
-      .ShowDefault();
-  command.AddOption("--vocabulary", step.vocabulary, "Tokens, shared by both sides").InRange(8, 1 << 20).ShowDefault();
-  command.AddOption("--tokens", step.tokens, "Target tokens of a micro-batch; as many source tokens")
-      .InRange(1, kMost)
-      .ShowDefault();
-  command.AddOption("--micro-batches", step.micro_batches, "Micro-batches of a step").InRange(1, kMost).ShowDefault();
-  command.AddOption("--length", step.length, "Tokens of every sentence").InRange(4, 4096).ShowDefault();
+  const auto add = [&](const char* name, int32_t& value, const char* text, int least = 1, int most = 1 << 20) {
+    command.AddOption(name, value, text).InRange(least, most).ShowDefault();
+  };
+  add("--d-model", step.d_model, "Hidden size");
+  command.AddOption("--d-ff", step.d_ff, "Feed-forward size (default: 4 times the hidden size)").InRange(1, 1 << 20);
+  add("--heads", step.heads, "Attention heads");
+  add("--encoder-layers", step.encoder_layers, "Encoder layers, of two sublayers each");
+  add("--decoder-layers", step.decoder_layers, "Decoder layers, of three sublayers each");
+  add("--vocabulary", step.vocabulary, "Tokens, shared by both sides", 8);
+  add("--tokens", step.tokens, "Target tokens of a micro-batch; as many source tokens");
+  add("--micro-batches", step.micro_batches, "Micro-batches of a step");
+  add("--length", step.length, "Tokens of every sentence", 4, 4096);
   command.AddFlag("--mixed-length", step.mixed_length, "Lengths spread evenly around --length");
   command.AddOption("--dropout", step.dropout, "Dropout on sublayer outputs, attention and activations")
       .InRange(0.0, 0.9)

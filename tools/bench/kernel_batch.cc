@@ -118,15 +118,6 @@ Dropout KernelBatch::DropoutAt(RandomSite site, bool on) const {
   return dropout;
 }
 
-double KernelBatch::Pairs(bool causal) const {
-  double pairs = 0;
-  for (size_t n = 0; n + 1 < offsets_.size(); ++n) {
-    const double length = offsets_[n + 1] - offsets_[n];
-    pairs += causal ? length * (length + 1) / 2 : length * length;
-  }
-  return pairs;
-}
-
 std::byte* KernelTensors::Allocate(int64_t bytes) {
   if (!status_.ok()) return nullptr;
   ArenaLayout layout;

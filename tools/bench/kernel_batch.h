@@ -47,8 +47,6 @@ class KernelBatch {
   float gradient_scale() const { return 1.0f / static_cast<float>(tokens_.size()); }
   // Dropout of probability 0.1, or none if not `on`.
   Dropout DropoutAt(RandomSite site, bool on) const;
-  // Number of (query, key) pairs that attention within the sentences computes.
-  double Pairs(bool causal) const;
 
  private:
   absl::Status Place(const Stream& stream);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <string>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -352,32 +354,26 @@ absl::Status CheckFieldsWithEffect(const config::RunConfig& config) {
 }
 
 absl::Status CheckTrainable(const TrainOptions& options) {
-  if (options.train_data.empty()) {
-    return absl::InvalidArgumentError("data.train is not set; give the prefix of a corpus made by `hadal prepare`");
-  }
-  if (options.stop.steps == 0 && options.stop.epochs == 0 && options.stop.minutes == 0) {
-    return absl::InvalidArgumentError("the run has no limit; set stop.steps, stop.epochs or stop.minutes");
-  }
-  if (options.validation.every_steps > 0 && options.validation_data.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("validation.every_steps = ", options.validation.every_steps,
-                     " needs data.validation, the prefix of a prepared corpus; 0 trains without validations"));
-  }
-  if (options.validation.bleu_sentences > 0 && !options.model.translates()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("validation.bleu_sentences = ", options.validation.bleu_sentences, " needs translations, and ",
-                     options.model.has_encoder() ? "model.decoder_layers = 0 is an encoder alone"
-                                                 : "model.encoder_layers = 0 is a language model",
-                     "; set it to 0"));
-  }
-  if (options.validation.metric != ValidationMetric::kNll && options.validation.bleu_sentences == 0) {
-    return absl::InvalidArgumentError(absl::StrCat("validation.metric = \"",
-                                                   ToWord(kMetrics, options.validation.metric),
-                                                   "\" is of translations; set validation.bleu_sentences"));
-  }
-  if (options.stop.patience > 0 && options.validation.every_steps == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("stop.patience = ", options.stop.patience, " counts validations; set validation.every_steps"));
+  const ValidationOptions& validation = options.validation;
+  const std::pair<bool, std::string> faults[] = {
+      {options.train_data.empty(), "data.train is not set; give the prefix of a corpus made by `hadal prepare`"},
+      {options.stop.steps == 0 && options.stop.epochs == 0 && options.stop.minutes == 0,
+       "the run has no limit; set stop.steps, stop.epochs or stop.minutes"},
+      {validation.every_steps > 0 && options.validation_data.empty(),
+       absl::StrCat("validation.every_steps = ", validation.every_steps,
+                    " needs data.validation, the prefix of a prepared corpus; 0 trains without validations")},
+      {validation.bleu_sentences > 0 && !options.model.translates(),
+       absl::StrCat("validation.bleu_sentences = ", validation.bleu_sentences, " needs translations, and ",
+                    options.model.has_encoder() ? "model.decoder_layers = 0 is an encoder alone"
+                                                : "model.encoder_layers = 0 is a language model",
+                    "; set it to 0")},
+      {validation.metric != ValidationMetric::kNll && validation.bleu_sentences == 0,
+       absl::StrCat("validation.metric = \"", ToWord(kMetrics, validation.metric),
+                    "\" is of translations; set validation.bleu_sentences")},
+      {options.stop.patience > 0 && validation.every_steps == 0,
+       absl::StrCat("stop.patience = ", options.stop.patience, " counts validations; set validation.every_steps")}};
+  for (const auto& [is_fault, text] : faults) {
+    if (is_fault) return absl::InvalidArgumentError(text);
   }
   return absl::OkStatus();
 }

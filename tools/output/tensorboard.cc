@@ -281,7 +281,7 @@ absl::StatusOr<std::unique_ptr<TensorBoard>> TensorBoard::Open(const Options& op
     const bool empty = std::filesystem::file_size(old, error) == 0;
     HADAL_RETURN_IF_ERROR(empty ? RemoveTree(old) : ReplaceFile(old, "", options.attempt));
   }
-  return std::unique_ptr<TensorBoard>(new TensorBoard(options, RecordFile(WholeAppender(*std::move(file), path))));
+  return std::unique_ptr<TensorBoard>(new TensorBoard(options, WholeAppender(*std::move(file), path)));
 }
 
 void TensorBoard::OnStart(const RunInfo& run) {
@@ -359,6 +359,8 @@ void TensorBoard::AppendText(int64_t step, const std::string& tag, std::string t
 
 absl::Status TensorBoard::Flush() { return file_.WriteHeld(); }
 
-void TensorBoard::Append(const std::string& event) { file_.Append(event).IgnoreError(); }  // Flush reports it
+void TensorBoard::Append(const std::string& event) {
+  file_.Append(FrameRecord(event)).IgnoreError();
+}  // Flush reports it
 
 }  // namespace hadal

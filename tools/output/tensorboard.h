@@ -47,20 +47,6 @@ std::string FrameRecord(std::string_view data);
 // is wrong.
 bool TakeRecord(std::string_view& in, std::optional<std::string_view>& data);
 
-class RecordFile {
- public:
-  explicit RecordFile(WholeAppender file) : file_(std::move(file)) {}
-
-  // Appends one record, whole, now or when there is space again (WholeAppender). Errors: those of writing.
-  absl::Status Append(std::string_view data) { return file_.Append(FrameRecord(data)); }
-  // Errors: those of writing; then records are missing.
-  absl::Status WriteHeld() { return file_.WriteHeld(); }
-  const std::string& path() const { return file_.path(); }
-
- private:
-  WholeAppender file_;
-};
-
 class TensorBoard : public MetricsSink {
  public:
   struct Options {
@@ -86,13 +72,13 @@ class TensorBoard : public MetricsSink {
   const std::string& path() const { return file_.path(); }
 
  private:
-  TensorBoard(Options options, RecordFile file) : options_(std::move(options)), file_(std::move(file)) {}
+  TensorBoard(Options options, WholeAppender file) : options_(std::move(options)), file_(std::move(file)) {}
   void AppendText(int64_t step, const std::string& tag, std::string text);
   // `event` is a serialised hadal.tensorboard.Event.
   void Append(const std::string& event);
 
   Options options_;
-  RecordFile file_;
+  WholeAppender file_;
   RunInfo run_;
 };
 

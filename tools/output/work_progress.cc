@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <cstdlib>
 #include <iostream>
+#include <mutex>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -246,25 +249,21 @@ WorkProgress::WorkProgress(std::string what, std::string unit, int64_t total)
                    total) {}
 
 WorkProgress::WorkProgress(Output output, std::string what, std::string unit, int64_t total)
-    : output_(std::move(output)), what_(std::move(what)), unit_(std::move(unit)), total_(total), thread_([this] {
-        Tick();
-      }) {}
+    : output_(std::move(output)),
+      what_(std::move(what)),
+      unit_(std::move(unit)),
+      total_(total),
+      thread_([this](const std::stop_token& ended) { Tick(ended); }) {}
 
-WorkProgress::~WorkProgress() {
-  {
-    const std::lock_guard lock(mutex_);
-    ended_ = true;
-  }
-  changed_.notify_one();
-  thread_.join();
-}
-
-void WorkProgress::Tick() {
+void WorkProgress::Tick(const std::stop_token& ended) {
   const bool live = output_.style.live;
   double next_seconds = live ? output_.first_live_seconds : output_.first_plain_seconds;
   bool shown = false;
-  std::unique_lock lock(mutex_);
-  while (!changed_.wait_for(lock, std::chrono::duration<double>(next_seconds), [&] { return ended_; })) {
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  std::condition_variable_any end;
+  while (
+      !end.wait_for(lock, ended, std::chrono::duration<double>(next_seconds), [&] { return ended.stop_requested(); })) {
     const std::string line =
         WorkProgressLine(what_, unit_, done_.load(std::memory_order_relaxed), total_, watch_.Seconds());
     output_.out << (live ? absl::StrCat("\r\033[K", CutToWidth(line, output_.style.columns - 1)) : line + "\n")

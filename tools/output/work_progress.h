@@ -10,10 +10,9 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <iosfwd>
-#include <mutex>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -91,25 +90,19 @@ class WorkProgress {
   // `what` is done in `total` units ("bytes", "lines"). `total` 0: unknown. Writes to standard error.
   WorkProgress(std::string what, std::string unit, int64_t total);
   WorkProgress(Output output, std::string what, std::string unit, int64_t total);
-  ~WorkProgress();
-  WorkProgress(const WorkProgress&) = delete;
-  WorkProgress& operator=(const WorkProgress&) = delete;
 
   // `units` more are done.
   void Advance(int64_t units) { done_.fetch_add(units, std::memory_order_relaxed); }
 
  private:
-  void Tick();
+  void Tick(const std::stop_token& ended);
 
   const Output output_;
   const std::string what_, unit_;
   const int64_t total_;
   const Stopwatch watch_;
   std::atomic<int64_t> done_ = 0;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool ended_ = false;
-  std::thread thread_;  // last member: starts when all others are constructed
+  std::jthread thread_;  // last member: starts when all others are constructed
 };
 
 // The line, without colours. `total` 0: unknown.

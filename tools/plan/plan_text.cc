@@ -43,19 +43,17 @@ std::string BranchText(const ModelOptions& model) {
 }
 
 void AppendGains(const ModelOptions& model, std::string& text) {
-  const StackMethod &encoder = model.encoder, &decoder = model.decoder;
-  if (model.translates()) {
-    absl::StrAppendFormat(&text,
-                          "residual  encoder r = %.4f, decoder r = %.4f; gains of W_v %.4f/%.4f, W_o %.4f/%.4f, FFN "
-                          "%.4f/%.4f; branch %s\n",
-                          encoder.residual_gain, decoder.residual_gain, encoder.value_gain, decoder.value_gain,
-                          encoder.output_gain, decoder.output_gain, encoder.ffn_gain, decoder.ffn_gain,
-                          BranchText(model));
-  } else {
-    const StackMethod& only = model.has_encoder() ? encoder : decoder;
-    absl::StrAppendFormat(&text, "residual  r = %.4f; gains of W_v %.4f, W_o %.4f, FFN %.4f; branch %s\n",
-                          only.residual_gain, only.value_gain, only.output_gain, only.ffn_gain, BranchText(model));
-  }
+  const StackMethod &encoder = model.encoder, &decoder = model.decoder, &only = model.has_encoder() ? encoder : decoder;
+  const auto gain = [&](double StackMethod::*member) {
+    return model.translates() ? absl::StrFormat("%.4f/%.4f", encoder.*member, decoder.*member)
+                              : absl::StrFormat("%.4f", only.*member);
+  };
+  const std::string residual = model.translates() ? absl::StrFormat("encoder r = %.4f, decoder r = %.4f",
+                                                                    encoder.residual_gain, decoder.residual_gain)
+                                                  : absl::StrFormat("r = %.4f", only.residual_gain);
+  absl::StrAppend(&text, "residual  ", residual, "; gains of W_v ", gain(&StackMethod::value_gain), ", W_o ",
+                  gain(&StackMethod::output_gain), ", FFN ", gain(&StackMethod::ffn_gain), "; branch ",
+                  BranchText(model), "\n");
 }
 
 // "muon      12 matrices of 3.1M parameters, …"; the share is of the products of a step, without recomputation.

@@ -41,10 +41,6 @@ bool LeavesNode(const SimulateOptions& options, int rank, int next) {
   return options.ranks_per_node > 0 && rank / options.ranks_per_node != next / options.ranks_per_node;
 }
 
-double HeldSeconds(const LinkSpeed& link, double bytes) {
-  return link.bytes_per_second > 0 ? bytes / link.bytes_per_second : 0;
-}
-
 std::vector<LinkCost> LinkCosts(const SimulateOptions& options) {
   if (!options.links.empty()) return options.links;
   std::vector<LinkCost> links;
@@ -52,11 +48,11 @@ std::vector<LinkCost> LinkCosts(const SimulateOptions& options) {
     const double bytes = options.message_bytes.empty() ? 0 : options.message_bytes[border];
     const double gradients = options.gradient_bytes.empty() ? bytes : options.gradient_bytes[border];
     const bool leaves = LeavesNode(options, options.shape.RankOf(border), options.shape.RankOf(border + 1));
-    const LinkSpeed& link = leaves ? options.node_link : options.link;
+    const LinkRate& link = leaves ? options.node_link : options.link;
     const int sharing = leaves ? options.pipelines_per_node : 1;
-    links.push_back({.held_seconds = HeldSeconds(link, bytes) * sharing,
+    links.push_back({.held_seconds = link.HeldSeconds(bytes) * sharing,
                      .latency_seconds = link.latency_seconds,
-                     .backward_held_seconds = HeldSeconds(link, gradients) * sharing});
+                     .backward_held_seconds = link.HeldSeconds(gradients) * sharing});
   }
   return links;
 }
@@ -141,7 +137,8 @@ absl::StatusOr<SimulateOptions> OptionsOf(const Arguments& arguments) {
   options.pipelines_per_node = arguments.options.pipelines_per_node;
   options.link = {1e9 * arguments.link_gb, 1e-6 * arguments.latency_us};
   options.node_link = {1e9 * arguments.node_link_gb, 1e-6 * arguments.node_latency_us};
-  if (options.link.IsGiven() || options.node_link.IsGiven()) options.links.clear();
+  const auto is_given = [](const LinkRate& link) { return link.bytes_per_second > 0 || link.latency_seconds > 0; };
+  if (is_given(options.link) || is_given(options.node_link)) options.links.clear();
   options.tail_seconds += 1e-3 * arguments.tail_ms;
   for (const std::string& text : arguments.slow_ranks) {
     HADAL_ASSIGN_OR_RETURN(const SlowRank slow, ParseSlowRank(text));
@@ -164,30 +161,22 @@ int ShowSimulation(const Arguments& arguments, const Simulation& simulation) {
 }
 
 void AddLinkOptions(Command command, Arguments& arguments) {
-  constexpr double kMost = 1e12;
-  command
-      .AddOption("--message-mib", arguments.message_mib, "Size of one message, MiB (--plan and --run have their own)")
-      .InRange(0.0, kMost)
-      .ShowDefault();
-  command.AddOption("--link-gb-per-s", arguments.link_gb, "Links within a node, GB/s; 0: unlimited")
-      .InRange(0.0, kMost)
-      .ShowDefault();
-  command.AddOption("--latency-us", arguments.latency_us, "Latency within a node, us")
-      .InRange(0.0, kMost)
-      .ShowDefault();
+  const auto add = [&command](const char* name, double& value, const char* text) {
+    command.AddOption(name, value, text).InRange(0.0, 1e12).ShowDefault();
+  };
+  constexpr int kMost = 1 << 16;
+  add("--message-mib", arguments.message_mib, "Size of one message, MiB (--plan and --run have their own)");
+  add("--link-gb-per-s", arguments.link_gb, "Links within a node, GB/s; 0: unlimited");
+  add("--latency-us", arguments.latency_us, "Latency within a node, us");
   command.AddOption("--ranks-per-node", arguments.options.ranks_per_node, "Stages of a pipeline per node; 0: one node")
-      .InRange(0, 1 << 16)
+      .InRange(0, kMost)
       .ShowDefault();
-  command.AddOption("--node-link-gb-per-s", arguments.node_link_gb, "Links between nodes, GB/s; 0: unlimited")
-      .InRange(0.0, kMost)
-      .ShowDefault();
-  command.AddOption("--node-latency-us", arguments.node_latency_us, "Latency between nodes, us")
-      .InRange(0.0, kMost)
-      .ShowDefault();
+  add("--node-link-gb-per-s", arguments.node_link_gb, "Links between nodes, GB/s; 0: unlimited");
+  add("--node-latency-us", arguments.node_latency_us, "Latency between nodes, us");
   command
       .AddOption("--pipelines-per-node", arguments.options.pipelines_per_node,
                  "Pipelines that share the links between nodes")
-      .InRange(1, 1 << 16)
+      .InRange(1, kMost)
       .ShowDefault();
 }
 

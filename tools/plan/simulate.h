@@ -27,19 +27,13 @@
 #include "pipeline/schedule/schedule.h"
 #include "tools/command_line.h"
 #include "tools/plan/step_breakdown.h"
+#include "tools/plan/step_costs.h"
 
 namespace hadal {
 
 struct SlowRank {
   int rank = 0;
   double factor = 1;
-};
-
-struct LinkSpeed {
-  double bytes_per_second = 0;  // 0: unlimited
-  double latency_seconds = 0;
-
-  bool IsGiven() const { return bytes_per_second > 0 || latency_seconds > 0; }
 };
 
 struct SimulateOptions {
@@ -54,8 +48,8 @@ struct SimulateOptions {
   double gap_seconds = 0;                // host time to launch each forward and backward
   std::vector<SlowRank> slow_ranks;
   std::vector<LinkCost> links;  // [G - 1] a plan's; empty: from the messages and the speeds below
-  LinkSpeed link;               // between ranks of a node
-  LinkSpeed node_link;          // between nodes
+  LinkRate link;                // between ranks of a node
+  LinkRate node_link;           // between nodes
   int ranks_per_node = 0;       // 0: one node
   int pipelines_per_node = 1;
   double tail_seconds = 0;

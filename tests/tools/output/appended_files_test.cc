@@ -84,26 +84,12 @@ TEST(AppendWhole, WhatCannotGrowIsRefused) {
 constexpr char kHadal[] = "0500000000000000eab2043e686164616cb4ffbc9d";
 constexpr char kEmpty[] = "000000000000000029039807d8ea82a2";
 
-TEST(RecordFile, FramesAsTensorFlowDoes) {
+TEST(FrameRecord, FramesAsTensorFlowDoes) {
   EXPECT_EQ(absl::BytesToHexString(FrameRecord("hadal")), kHadal);
   EXPECT_EQ(absl::BytesToHexString(FrameRecord("")), kEmpty);
 }
 
-TEST(RecordFile, ARecordIsReadableAtOnce) {
-  const TemporaryDirectory directory;
-  const std::string path = directory / "file";
-  RecordFile file(WholeAppender(*OpenForAppending(path), path));
-  ASSERT_TRUE(file.Append("hadal").ok());
-  ASSERT_TRUE(file.Append("").ok());
-  EXPECT_EQ(absl::BytesToHexString(Contents(path)), std::string(kHadal) + kEmpty);
-}
-
-TEST(RecordFile, ReportsAFullDisk) {
-  RecordFile file(WholeAppender(*OpenForAppending("/dev/full"), "/dev/full"));
-  EXPECT_TRUE(absl::IsResourceExhausted(file.Append("x")));
-}
-
-TEST(RecordFile, GivesBackItsRecordsUpToOneThatIsCutOrHasADamagedLength) {
+TEST(FrameRecord, GivesBackItsRecordsUpToOneThatIsCutOrHasADamagedLength) {
   std::string bytes = FrameRecord("first") + FrameRecord("second") + FrameRecord("");
   std::string_view in = bytes;
   std::optional<std::string_view> data;
