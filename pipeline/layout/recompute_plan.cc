@@ -231,15 +231,6 @@ std::vector<Problem> FittingProblems(const RecomputeGraph& graph, int64_t limit_
   return problems;
 }
 
-// Of a recomputed segment.
-double LeastCost(const RecomputeGraph& graph) {
-  double least = kUnbounded;
-  for (const std::vector<RecomputeStep>& steps : graph.steps) {
-    for (const RecomputeStep& step : steps) least = step.length > 0 ? std::min(least, step.cost) : least;
-  }
-  return least;
-}
-
 // Of the last node's first label.
 std::vector<RecomputeRun> RunsOf(const RecomputeGraph& graph, const std::vector<std::vector<Label>>& labels) {
   std::vector<RecomputeRun> runs;
@@ -285,8 +276,9 @@ RecomputeChoice ChooseRecompute(const RecomputeGraph& graph, int64_t limit_bytes
   choice.cost = kUnbounded;
   // Of many segments, a plan that is hardly better is not looked for.
   const double better = graph.sublayers.size() > kExactSegments ? 1 - kTolerance : 1;
-  // The least cost is hardly ever more above the bound than a step's: what is far above it is looked at last.
-  for (double above = LeastCost(graph); choice.cost == kUnbounded; above *= 4) {
+  // The least cost is hardly ever above the bound by more than a sublayer's: what is far above it is looked at last.
+  const double one_sublayer = problems.front().fewest.front().cost / static_cast<double>(graph.sublayers.size());
+  for (double above = one_sublayer; choice.cost == kUnbounded; above *= 4) {
     choice.lower_bound = kUnbounded;
     for (const Problem& problem : problems) {
       const double enough = std::min(better * choice.cost, problems.front().lower_bound + above);

@@ -43,7 +43,7 @@ struct LayoutPrediction {
   BatchOptions batch;
   PipelineOptions pipeline;  // stages, replicas, chunks, schedule, recompute, sharding
   RecomputeFit recompute_fit;
-  ReplayCosts costs;         // with which the schedule is replayed
+  ReplayCosts costs;  // with which the schedule is replayed
   double step_seconds = 0;
   PredictedParts parts;
   double idle_share = 0;                  // of the ranks' time before the tail
