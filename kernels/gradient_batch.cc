@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "kernels/cuda_host/launch_device.h"
 #include "kernels/device_kernels.h"
 #include "kernels/residual_norm.h"
 #include "runtime/check.h"
+#include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
@@ -28,6 +30,15 @@ int64_t GradientBatch::Floats(int64_t rows, int64_t width, int64_t widest) {
   return Rounded(std::max(kNorms * ResidualNormPartials(rows, width), blocks * Rounded(widest)));
 }
 
+absl::Status GradientBatch::Fork(Device& device, Vector memory, std::byte* workspace) {
+  HADAL_ASSIGN_OR_RETURN(const DeviceQueues::Queue queue, static_cast<cuda::LaunchDevice&>(device).MakeKernelQueue());
+  HADAL_ASSIGN_OR_RETURN(queue_, SideQueue::Create(device, /*pieces=*/2, /*most_under_way=*/2, queue));
+  beside_ = std::make_unique<GradientBatch>();
+  beside_->Bind(memory);
+  beside_->workspace_ = workspace;
+  return absl::OkStatus();
+}
+
 float* GradientBatch::Take(const Stream& stream, int64_t floats, int64_t merges) {
   HADAL_CHECK_LE(floats, memory_.size);
   HADAL_CHECK_LE(merges, static_cast<int64_t>(kMostMerges));
@@ -43,10 +54,28 @@ void GradientBatch::Put(const Stream& stream, const LinearBackwardWeightArgs& pr
   products_.push_back(product);
 }
 
-void GradientBatch::LaunchProducts(const Stream& stream) {
-  if (products_.empty()) return;
-  stream.device()->kernels().linear_backward_weights(stream, products_, this);
+bool GradientBatch::LaunchProducts(const Stream& stream) {
+  if (products_.empty()) return false;
+  const DeviceKernels& kernels = stream.device()->kernels();
+  if (queue_ == nullptr) {
+    kernels.linear_backward_weights(stream, products_, this);
+  } else {
+    const int piece = under_way_ == 0 ? 1 : 0;
+    queue_->MarkReady(piece, piece + 1);
+    const Stream beside = queue_->Begin(stream, piece);
+    kernels.linear_backward_weights(beside, products_, beside_.get());
+    beside_->LaunchMerges(beside);
+    queue_->End(piece);
+    Join();
+    under_way_ = piece;
+  }
   products_.clear();
+  return true;
+}
+
+void GradientBatch::Join() {
+  if (under_way_ >= 0) queue_->Join(under_way_);
+  under_way_ = -1;
 }
 
 void GradientBatch::LaunchMerges(const Stream& stream) {
@@ -57,6 +86,7 @@ void GradientBatch::LaunchMerges(const Stream& stream) {
 
 void GradientBatch::Launch(const Stream& stream) {
   LaunchProducts(stream);
+  Join();
   LaunchMerges(stream);
 }
 

@@ -8,15 +8,21 @@
 // Numerics: a batch changes no bit. The order of each sum depends only on its own shape, and additions to one
 // destination keep the order of the calls.
 // Memory: the sums of the first stage are in the memory given to Bind; when it is full, Take launches the merges. A
-// product's operands are not copied: they must not change before LaunchProducts. Destinations are complete after
-// Launch. Threads: one, that of the device's main queue. Asynchronous. No allocation after construction.
+// product's operands are not copied: they must not change before LaunchProducts, and after Fork not before the next one.
+// Destinations are complete after Launch. Fork: products and their sums run on a queue of their own, beside what the main
+// order launches next; LaunchProducts lets it wait for the products before, Launch for all.
+// Threads: one, that of the device's main queue. Asynchronous. No allocation after construction and Fork.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "kernels/column_merge.h"
 #include "kernels/linear.h"
+#include "runtime/side_queue.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
 
@@ -33,6 +39,10 @@ class GradientBatch {
   static int64_t Floats(int64_t rows, int64_t width, int64_t widest);
   // Sets the memory for the sums of first stages, in device memory. Must be called before the other methods.
   void Bind(Vector memory) { memory_ = memory; }
+  // Makes the queue, with its own `memory`, as Bind's, and a `workspace` (OwnMemory::kWorkspaceBytes, on 256 bytes).
+  absl::Status Fork(Device& device, Vector memory, std::byte* workspace);
+  // The workspace of products launched with this batch; null: the device's.
+  std::byte* workspace() const { return workspace_; }
 
   // Returns memory for the first stage of at most `merges` merges. REQUIRES: floats ≤ memory_floats().
   float* Take(const Stream& stream, int64_t floats, int64_t merges);
@@ -44,7 +54,8 @@ class GradientBatch {
   // first.
   void Put(const Stream& stream, const LinearBackwardWeightArgs& product);
 
-  void LaunchProducts(const Stream& stream);
+  // Returns whether there were any.
+  bool LaunchProducts(const Stream& stream);
   // Launches the products and then all merges.
   void Launch(const Stream& stream);
 
@@ -52,8 +63,14 @@ class GradientBatch {
   static constexpr size_t kMostProducts = 256;
 
   void LaunchMerges(const Stream& stream);
+  // Lets the main order wait for products on the other queue.
+  void Join();
 
   Vector memory_;
+  std::byte* workspace_ = nullptr;
+  std::unique_ptr<SideQueue> queue_;       // of products; null: the main queue
+  std::unique_ptr<GradientBatch> beside_;  // the sums over rows on it
+  int under_way_ = -1;                     // the last piece on it; −1: joined
   int64_t used_ = 0;
   std::vector<ColumnMerge> merges_;
   std::vector<LinearBackwardWeightArgs> products_;

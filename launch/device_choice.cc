@@ -35,7 +35,10 @@ absl::StatusOr<std::unique_ptr<Device>> OpenFor(const DeviceRequest& request, co
     watch.hung = [who](const std::string& what) { EndHung(who, what, {}); };
   }
   HADAL_ASSIGN_OR_RETURN(std::unique_ptr<Device> device,
-                         cuda::OpenCudaDevice({.local_rank = local_rank, .tf32 = tf32, .watch = std::move(watch)}));
+                         cuda::OpenCudaDevice({.local_rank = local_rank,
+                                               .tf32 = tf32,
+                                               .weight_gradient_batch = options.weight_gradient_batch,
+                                               .watch = std::move(watch)}));
   ModelPlan stored = plan;
   stored.compute_storage = DeviceStorage(options.precision);
   HADAL_RETURN_IF_ERROR(CheckDeviceSupport(stored, device->kernels()));

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/instruction_set.h"
+#include "launch/error_report.h"
 #include "launch/exit_code.h"
 #include "launch/task_launcher.h"
 #include "runtime/check.h"
@@ -137,7 +138,7 @@ absl::StatusOr<std::unique_ptr<World>> World::Start(int threads, absl::Duration 
     HADAL_ASSIGN_OR_RETURN(placement, world->mpi_->FindPlacement());
     world->ranks_on_host_ = placement.ranks_on_host;
     world->local_rank_ = placement.local_rank;
-    HADAL_ASSIGN_OR_RETURN(world->mpi_communicator_, MpiCommunicator::Create(*world->mpi_));
+    HADAL_ASSIGN_OR_RETURN(world->mpi_communicator_, world->mpi_->NewCommunicator());
     world->communicator_ = world->mpi_communicator_.get();
   } else {
     world->alone_ = std::make_unique<InProcessWorld>(1);
@@ -170,6 +171,17 @@ int ReportNoWorld(const std::string& command, const absl::Status& status) {
   if (!status.message().empty())
     std::cerr << absl::StrCat("hadal ", command, ": ", PrintableMessage(std::string(status.message())), "\n")
               << std::flush;
+  return ExitCodeOf(status);
+}
+
+int RunInWorld(const std::string& command, int threads, const std::function<absl::Status(World&)>& body) {
+  const absl::StatusOr<std::unique_ptr<World>> world = World::Start(threads);
+  if (!world.ok()) return ReportNoWorld(command, world.status());
+  if (!(*world)->warning().empty()) std::cerr << "warning: " << (*world)->warning() << "\n";
+  const absl::Status status = WithdrawOnException((*world)->communicator(), [&] { return body(**world); });
+  if (status.ok()) return kExitDone;
+  const bool together = ReportError(command, status, (*world)->communicator(), std::cerr);
+  if (!together) (*world)->communicator().Abort(ExitCodeOf(status));
   return ExitCodeOf(status);
 }
 

@@ -1,9 +1,10 @@
 // World gives a process its rank, its communicator and its CPU threads.
 //
-// Under mpirun or srun the communicator is MPI's. A process without a launcher is the only rank and starts no MPI.
+// Under mpirun or srun the communicator is MPI's. A process without a launcher is the only rank and opens no MPI.
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -16,7 +17,7 @@
 #include "runtime/comm/collectives.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/in_process_communicator.h"
-#include "runtime/comm/mpi_communicator.h"
+#include "runtime/comm/mpi_environment.h"
 #include "runtime/rank_facts.h"
 #include "runtime/stream.h"
 
@@ -52,7 +53,7 @@ class World {
  public:
   // `threads`: CPU threads per rank; 0: its share of the CPUs it may use. Blocking: all ranks of the job must call it;
   // a process that has waited for them for `patience` exits with kExitHang (StartDeadline).
-  // Errors: those of CheckTasks (task_launcher.h), with a message on only one of the processes; those of MPI_Init.
+  // Errors: those of CheckTasks (task_launcher.h), with a message on only one of the processes; MpiEnvironment's.
   static absl::StatusOr<std::unique_ptr<World>> Start(int threads, absl::Duration patience = absl::Minutes(10));
 
   Communicator& communicator() { return *communicator_; }
@@ -72,7 +73,7 @@ class World {
 
   // In order of construction: later members use earlier ones.
   std::unique_ptr<MpiEnvironment> mpi_;
-  std::unique_ptr<MpiCommunicator> mpi_communicator_;
+  std::unique_ptr<Communicator> mpi_communicator_;
   std::unique_ptr<InProcessWorld> alone_;
   Communicator* communicator_ = nullptr;
   Stream stream_;
@@ -107,5 +108,9 @@ absl::StatusOr<std::string> UseCommonProgram(const World& world, Collectives& co
 
 // Prints to stderr why World::Start failed; prints nothing if the status has no message. Returns the exit code.
 int ReportNoWorld(const std::string& command, const absl::Status& status);
+
+// Starts the world and runs body(world) in it, as all of a command's ranks do together. Prints the world's warning, and
+// an error of either. Returns the exit code.
+int RunInWorld(const std::string& command, int threads, const std::function<absl::Status(World&)>& body);
 
 }  // namespace hadal

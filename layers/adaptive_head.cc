@@ -37,14 +37,6 @@ ConstMatrix AdaptiveSoftmax::Classes(const ParameterStore& parameters) const {
   return parameters.ProductWeight(table_).floats().Rows(bands_[0].words, clusters());
 }
 
-ConstMatrix AdaptiveSoftmax::Table(const ParameterStore& parameters, const AdaptiveBand& band) const {
-  return parameters.ProductWeight(table_ + TableOfBand(band.index)).floats();
-}
-
-ConstMatrix AdaptiveSoftmax::Projection(const ParameterStore& parameters, const AdaptiveBand& band) const {
-  return parameters.ProductWeight(table_ + ProjectionOfBand(band.index, static_cast<int32_t>(bands_.size()))).floats();
-}
-
 Matrix AdaptiveSoftmax::WordsGradient(const ParameterStore& parameters) const {
   return parameters.TableGradient(sublayer_).Rows(0, bands_[0].words);
 }
@@ -53,18 +45,9 @@ Matrix AdaptiveSoftmax::ClassesGradient(const ParameterStore& parameters) const 
   return tied() ? parameters.Gradient(classes_) : parameters.TableGradient(sublayer_).Rows(bands_[0].words, clusters());
 }
 
-Matrix AdaptiveSoftmax::TableGradient(const ParameterStore& parameters, const AdaptiveBand& band) const {
-  return parameters.TableGradient(sublayer_, table_ + TableOfBand(band.index));
-}
-
-Matrix AdaptiveSoftmax::ProjectionGradient(const ParameterStore& parameters, const AdaptiveBand& band) const {
-  return parameters.TableGradient(sublayer_,
-                                  table_ + ProjectionOfBand(band.index, static_cast<int32_t>(bands_.size())));
-}
-
 void AdaptiveSoftmax::Project(const Stream& stream, const ParameterStore& parameters, const AdaptiveBand& band,
                               ConstMatrix x, Matrix h) const {
-  const ConstMatrix projection = Projection(parameters, band);
+  const ConstAnyMatrix projection = parameters.ProductWeight(Projection(band));
   if (!tied()) return LinearForward(stream, {.x = x, .weight = projection, .y = h});
   LinearBackwardInput(stream, {.dy = x, .weight = projection, .dx = h});
 }
@@ -167,7 +150,7 @@ void AdaptiveHead::ForwardBand(const SublayerContext& context, const AdaptiveBan
   ApplyDropout(stream, context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual), rows, width_, u);
   softmax_.Project(stream, parameters, band, u, v);
   ApplyDropout(stream, of_hidden, rows, width_, v);
-  const ConstMatrix table = softmax_.Table(parameters, band);
+  const ConstAnyMatrix table = parameters.ProductWeight(softmax_.Table(band));
   const Matrix logits = context.workspace.logits(count).floats().Columns(0, band.words);
   LinearForward(stream, {.x = v, .weight = table, .y = logits});
   CrossEntropy(stream, {.logits = logits,
@@ -182,10 +165,11 @@ void AdaptiveHead::ForwardBand(const SublayerContext& context, const AdaptiveBan
   if (!context.scalars.training) return;
   const Matrix d_v(hidden_ + kAdaptiveRows * softmax_.bands()[1].width, count, band.width);
   LinearBackwardInput(stream, {.dy = logits, .weight = table, .dx = d_v});
-  LinearBackwardWeight(stream, {.dy = logits, .x = v, .d_weight = softmax_.TableGradient(parameters, band)});
+  LinearBackwardWeight(stream,
+                       {.dy = logits, .x = v, .d_weight = parameters.TableGradient(sublayer_, softmax_.Table(band))});
   ApplyDropout(stream, of_hidden, rows, width_, d_v);
-  const ConstMatrix projection = softmax_.Projection(parameters, band);
-  const Matrix d_projection = softmax_.ProjectionGradient(parameters, band);
+  const ConstAnyMatrix projection = parameters.ProductWeight(softmax_.Projection(band));
+  const Matrix d_projection = parameters.TableGradient(sublayer_, softmax_.Projection(band));
   // The gradient of u replaces u.
   if (softmax_.tied()) {
     LinearBackwardWeight(stream, {.dy = u, .x = d_v, .d_weight = d_projection});
@@ -245,7 +229,7 @@ void AdaptiveLogProbabilities::Compute(const Stream& stream, const ParameterStor
     const Matrix hidden(hidden_, rows, band.width);
     softmax_.Project(stream, parameters, band, x, hidden);
     const Matrix z = y.Columns(band.first, band.words);
-    LinearForward(stream, {.x = hidden, .weight = softmax_.Table(parameters, band), .y = z});
+    LinearForward(stream, {.x = hidden, .weight = parameters.ProductWeight(softmax_.Table(band)), .y = z});
     Normalize(stream, z, classes.Columns(band.index - 1, 1));
   }
 }

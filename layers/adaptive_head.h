@@ -41,15 +41,15 @@ class AdaptiveSoftmax {
   int64_t head_columns() const { return bands_[0].words + clusters(); }  // of z
   bool tied() const { return classes_ >= 0; }                            // to the embedding
 
-  ConstMatrix Words(const ParameterStore& parameters) const;                                 // E_0
-  ConstMatrix Classes(const ParameterStore& parameters) const;                               // K
-  ConstMatrix Table(const ParameterStore& parameters, const AdaptiveBand& band) const;       // E_c
-  ConstMatrix Projection(const ParameterStore& parameters, const AdaptiveBand& band) const;  // P_c, or tied P_cᵀ
-  // The gradients of these four.
+  ConstMatrix Words(const ParameterStore& parameters) const;    // E_0
+  ConstMatrix Classes(const ParameterStore& parameters) const;  // K
   Matrix WordsGradient(const ParameterStore& parameters) const;
   Matrix ClassesGradient(const ParameterStore& parameters) const;
-  Matrix TableGradient(const ParameterStore& parameters, const AdaptiveBand& band) const;
-  Matrix ProjectionGradient(const ParameterStore& parameters, const AdaptiveBand& band) const;
+  // Parameters: E_c; P_c, or tied P_cᵀ.
+  int32_t Table(const AdaptiveBand& band) const { return table_ + TableOfBand(band.index); }
+  int32_t Projection(const AdaptiveBand& band) const {
+    return table_ + ProjectionOfBand(band.index, static_cast<int32_t>(bands_.size()));
+  }
 
   // h = x·P_cᵀ: h [R, w_c] (=), x [R, d].
   void Project(const Stream& stream, const ParameterStore& parameters, const AdaptiveBand& band, ConstMatrix x,

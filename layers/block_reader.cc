@@ -31,7 +31,7 @@ BlockReader BlockReader::Behind(const ModelPlan& plan, int32_t last) {
 
 BlockReader::Saved BlockReader::At(std::byte* memory, int64_t rows) const {
   Saved s;
-  SavedTensors<std::byte> tensors(memory);
+  SavedTensors tensors(memory);
   s.read = tensors.TakeFloats(readers() * rows, d_model_);
   s.logits = tensors.TakeFloats(readers() * rows, sources_);
   s.d_logits = tensors.TakeFloats(readers() * rows, sources_);
@@ -128,11 +128,10 @@ BlockReadingEnd::BlockReadingEnd(const ModelPlan& plan, int32_t last, int64_t ro
 }
 
 BlockReadingEnd::Saved BlockReadingEnd::Views(std::byte* saved, int64_t rows) const {
-  SavedTensors<std::byte> tensors(saved);
+  SavedTensors tensors(saved);
   Saved s{.read = reader_.At(saved, rows)};
   tensors.TakeBytes(s.read.bytes);
-  s.mean = {tensors.TakeFloats(1, rows).data, rows};
-  s.rstd = {tensors.TakeFloats(1, rows).data, rows};
+  s.statistics = tensors.TakeFloats(rows, 2).data;
   s.bytes = tensors.bytes();
   return s;
 }
@@ -141,7 +140,7 @@ void BlockReadingEnd::Read(const Stream& stream, const ParameterStore& parameter
                            std::byte* saved, AnyMatrix y) const {
   const Saved s = Views(saved, y.rows);
   reader_.ReadSources(stream, parameters, history, s.read);
-  norm_.Forward(stream, parameters, s.read.read, y, s.mean, s.rstd);
+  norm_.Forward(stream, parameters, s.read.read, y, s.statistics);
 }
 
 void BlockReadingEnd::BackwardInput(const SublayerContext& context, const PartTensors& tensors, int32_t) const {
@@ -153,7 +152,7 @@ void BlockReadingEnd::BackwardInput(const SublayerContext& context, const PartTe
     Convert(context.stream, {.from = tensors.d_y, .to = d_normed});
   }
   const Matrix d_read = context.workspace.layer_input_gradient(rows);
-  norm_.Backward(context, s.read.read, s.mean, s.rstd, d_normed, d_read);
+  norm_.Backward(context, s.read.read, s.statistics, d_normed, d_read);
   reader_.ReadOpenBackward(context, 0, /*open=*/{}, d_read, /*d_open=*/{}, s.read);
   reader_.ReadSourcesBackward(context, tensors.x.floats(), tensors.d_x.floats(), s.read);
 }

@@ -90,7 +90,7 @@ class BlockReadingEnd final : public ChunkPart {
  private:
   struct Saved {
     BlockReader::Saved read;
-    Vector mean, rstd;
+    float* statistics = nullptr;
     int64_t bytes = 0;
   };
   Saved Views(std::byte* saved, int64_t rows) const;

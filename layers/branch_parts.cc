@@ -10,24 +10,24 @@
 namespace hadal {
 
 void PlainNorm::Forward(const Stream& stream, const ParameterStore& parameters, ConstAnyMatrix x, AnyMatrix normed,
-                        Vector mean, Vector rstd) const {
+                        float* statistics) const {
   ResidualNormForward(stream, {.residual = x,
                                .scale = parameters.WeightVector(scale_),
                                .shift = parameters.WeightVector(parameters.plan().NormShift(scale_)),
                                .form = parameters.plan().norm_form(),
                                .norm_gain = gain_,
                                .normed = normed,
-                               .mean = mean,
-                               .rstd = rstd});
+                               .mean = {statistics, x.rows},
+                               .rstd = {statistics + x.rows, x.rows}});
 }
 
-void PlainNorm::Backward(const SublayerContext& context, ConstAnyMatrix x, ConstVector mean, ConstVector rstd,
+void PlainNorm::Backward(const SublayerContext& context, ConstAnyMatrix x, const float* statistics,
                          ConstAnyMatrix d_normed, AnyMatrix d_x, bool accumulate) const {
   ResidualNormBackward(context.stream, {.d_normed = d_normed,
                                         .d_sum = accumulate ? ConstAnyMatrix(d_x) : ConstAnyMatrix(),
                                         .sum = x,
-                                        .mean = mean,
-                                        .rstd = rstd,
+                                        .mean = {statistics, x.rows},
+                                        .rstd = {statistics + x.rows, x.rows},
                                         .scale = context.parameters.WeightVector(scale_),
                                         .form = context.plan().norm_form(),
                                         .norm_gain = gain_,
@@ -131,7 +131,7 @@ class NormedBranch final : public Branch {
         d_model_(plan.options.d_model) {}
 
   SavedBytes BytesToSave(const ActivationCapacity& capacity) const override {
-    const SavedBytes own = Views<std::byte>(nullptr, nullptr, capacity.rows(stack_)).bytes;
+    const SavedBytes own = Views(nullptr, nullptr, capacity.rows(stack_)).bytes;
     const SavedBytes inner = inner_->BytesToSave(capacity);
     return {.kept = own.kept + inner.kept, .input = own.input + inner.input};
   }
@@ -144,18 +144,16 @@ class NormedBranch final : public Branch {
   int32_t output_bias() const override { return post_.present() ? -1 : inner_->output_bias(); }
 
  private:
-  template <typename Byte>
   struct Saved {
-    SavedMatrix<Byte> normed, projected;  // empty where they do not exist
-    SavedFloat<Byte>*normed_statistics = nullptr, *projected_statistics = nullptr;
+    AnyMatrix normed, projected;  // empty where they do not exist
+    float *normed_statistics = nullptr, *projected_statistics = nullptr;
     SavedBytes bytes;
   };
   struct Pending {
     AnyMatrix d_projected;
     int64_t bytes = 0;
   };
-  template <typename Byte>
-  Saved<Byte> Views(Byte* saved, Byte* saved_input, int64_t rows) const;
+  Saved Views(std::byte* saved, std::byte* saved_input, int64_t rows) const;
   Pending PendingViews(std::byte* pending, int64_t rows) const;
   // The tensors of F: memory behind this branch's, and what its norms give.
   PartTensors Inner(const PartTensors& tensors, int64_t rows) const;
@@ -167,10 +165,9 @@ class NormedBranch final : public Branch {
   int64_t d_model_;
 };
 
-template <typename Byte>
-NormedBranch::Saved<Byte> NormedBranch::Views(Byte* saved, Byte* saved_input, int64_t rows) const {
+NormedBranch::Saved NormedBranch::Views(std::byte* saved, std::byte* saved_input, int64_t rows) const {
   SavedTensors kept(saved);
-  Saved<Byte> s;
+  Saved s;
   if (pre_.present()) s.normed = kept.Take(storage_, rows, d_model_);
   SavedTensors input = kept.Behind(saved_input);
   if (pre_.present()) s.normed_statistics = input.TakeFloats(rows, 2).data;
@@ -191,7 +188,7 @@ NormedBranch::Pending NormedBranch::PendingViews(std::byte* pending, int64_t row
 }
 
 PartTensors NormedBranch::Inner(const PartTensors& tensors, int64_t rows) const {
-  const Saved<std::byte> s = Views(tensors.saved, tensors.saved_input, rows);
+  const Saved s = Views(tensors.saved, tensors.saved_input, rows);
   const Pending p = PendingViews(tensors.pending, rows);
   PartTensors inner = tensors;
   if (pre_.present()) inner.x = s.normed;
@@ -207,7 +204,7 @@ PartTensors NormedBranch::Inner(const PartTensors& tensors, int64_t rows) const 
 }
 
 void NormedBranch::Forward(const SublayerContext& context, const PartTensors& tensors) const {
-  const Saved<std::byte> s = Views(tensors.saved, tensors.saved_input, tensors.x.rows);
+  const Saved s = Views(tensors.saved, tensors.saved_input, tensors.x.rows);
   PartTensors inner = Inner(tensors, tensors.x.rows);
   if (pre_.present()) pre_.Forward(context, tensors.x, s.normed, s.normed_statistics);
   if (post_.present()) inner.y = s.projected;
@@ -217,7 +214,7 @@ void NormedBranch::Forward(const SublayerContext& context, const PartTensors& te
 
 void NormedBranch::BackwardInput(const SublayerContext& context, const PartTensors& tensors, bool accumulate) const {
   const int64_t rows = tensors.d_y.rows;
-  const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, tensors.saved_input, rows);
+  const Saved s = Views(tensors.saved, tensors.saved_input, rows);
   PartTensors inner = Inner(tensors, rows);
   if (post_.present()) post_.Backward(context, s.projected, s.projected_statistics, tensors.d_y, inner.d_y);
   if (!pre_.present()) return inner_->BackwardInput(context, inner, accumulate);

@@ -22,21 +22,16 @@ class PlainNorm {
       : PlainNorm(plan.ParameterOf(sublayer, scale)) {}
 
   bool present() const { return scale_ >= 0; }
-  // normed = LN(x) (=); writes mean and rstd [R]. REQUIRES (also of Backward): present().
-  void Forward(const Stream& stream, const ParameterStore& parameters, ConstAnyMatrix x, AnyMatrix normed, Vector mean,
-               Vector rstd) const;
+  // normed = LN(x) (=); writes `statistics` [2·R]: mean, then rstd. REQUIRES (also of Backward): present().
+  void Forward(const Stream& stream, const ParameterStore& parameters, ConstAnyMatrix x, AnyMatrix normed,
+               float* statistics) const;
+  void Forward(const SublayerContext& context, ConstAnyMatrix x, AnyMatrix normed, float* statistics) const {
+    Forward(context.stream, context.parameters, x, normed, statistics);
+  }
   // d_x = LN'(x)ᵀ·d_normed (=, or += if `accumulate`); may alias d_normed if it does not accumulate. Adds to the
   // gradients of scale and shift.
-  void Backward(const SublayerContext& context, ConstAnyMatrix x, ConstVector mean, ConstVector rstd,
-                ConstAnyMatrix d_normed, AnyMatrix d_x, bool accumulate = false) const;
-  // The same with statistics [2·R]: mean, then rstd.
-  void Forward(const SublayerContext& context, ConstAnyMatrix x, AnyMatrix normed, float* statistics) const {
-    Forward(context.stream, context.parameters, x, normed, {statistics, x.rows}, {statistics + x.rows, x.rows});
-  }
   void Backward(const SublayerContext& context, ConstAnyMatrix x, const float* statistics, ConstAnyMatrix d_normed,
-                AnyMatrix d_x, bool accumulate = false) const {
-    Backward(context, x, {statistics, x.rows}, {statistics + x.rows, x.rows}, d_normed, d_x, accumulate);
-  }
+                AnyMatrix d_x, bool accumulate = false) const;
 
  private:
   int32_t scale_;

@@ -4,6 +4,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/attention_residual.h"
+#include "kernels/cuda_host/own_memory.h"
 #include "kernels/hyper_connection.h"
 #include "kernels/residual_norm.h"
 #include "kernels/weighted_sum.h"
@@ -12,6 +13,8 @@
 
 namespace hadal {
 namespace {
+
+constexpr int64_t kWorkspaceBoundary = 256;  // cuBLASLt's
 
 int64_t RowsWithin(int64_t vocabulary, Storage storage, int64_t most) {
   if (vocabulary <= Workspace::kSmallVocabulary) return most;
@@ -33,7 +36,7 @@ int64_t LogitColumns(const ModelOptions& options) {
 }  // namespace
 
 Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, const Stream& stream, Purpose purpose,
-                     ArenaLayout& layout)
+                     ArenaLayout& layout, bool forks)
     : storage_(plan.compute_storage),
       width_(plan.options.d_model),
       query_width_(plan.options.query_width()),
@@ -93,6 +96,17 @@ Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, 
   batch_floats_ = GradientBatch::Floats(
       rows, widest_norm, std::max(qkv_width, (plan.options.feed_forward_products() - 1) * int64_t{plan.options.d_ff}));
   batch_slice_ = layout.Reserve<float>(category, batch_floats_);
+  forks_ = forks;
+  if (!forks) return;
+  fork_slice_ = layout.Reserve<float>(category, batch_floats_);
+  fork_workspace_slice_ = layout.ReserveBytes(category, cuda::OwnMemory::kWorkspaceBytes + kWorkspaceBoundary);
+}
+
+absl::Status Workspace::Fork(const Arena& arena) const {
+  if (!forks_) return absl::OkStatus();
+  std::byte* const reserved = arena.Get<std::byte>(fork_workspace_slice_);
+  return gradient_batch_->Fork(*arena.device(), {arena.Get<float>(fork_slice_), batch_floats_},
+                               reserved + (-reinterpret_cast<uintptr_t>(reserved)) % kWorkspaceBoundary);
 }
 
 int64_t Workspace::LogitRows(DeviceKind kind, const ModelPlan& plan) {

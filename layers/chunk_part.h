@@ -18,8 +18,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <type_traits>
 
+#include "absl/status/status.h"
 #include "kernels/device_batch.h"
 #include "kernels/gradient_batch.h"
 #include "layers/depth_observer.h"
@@ -59,10 +59,13 @@ struct StepScalars {
 // of products (ModelPlan::compute_storage) unless stated otherwise.
 class Workspace {
  public:
-  // Reserves the scratch; for training also what backward needs.
+  // Reserves the scratch; for training also what backward needs. `forks`: on a device, gradients of weights have a queue
+  // of their own, from Fork on (gradient_batch.h).
   Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, const Stream& stream, Purpose purpose,
-            ArenaLayout& layout);
+            ArenaLayout& layout, bool forks = false);
   void Bind(const Arena& arena);
+  // Makes that queue, if there shall be one.  REQUIRES: bound. Errors: the device's.
+  absl::Status Fork(const Arena& arena) const;
 
   AnyMatrix branch(int64_t rows) const { return {branch_, rows, width_, storage_}; }  // F(x)
   AnyMatrix branch_input_gradient(int64_t rows) const { return {branch_input_, rows, width_, storage_}; }
@@ -121,13 +124,15 @@ class Workspace {
   int64_t width_ = 0, query_width_ = 0, key_width_ = 0, logit_columns_ = 0, logit_rows_ = 0, logit_stride_ = 0,
           attention_floats_ = 0, partial_floats_ = 0, batch_floats_ = 0, loss_rows_ = 0, row_values_ = 0;
   ArenaSlice branch_slice_, branch_input_slice_, attended_slice_, attention_slice_, layer_input_slice_, partial_slice_,
-      batch_slice_, logits_slice_, row_slice_, host_row_slice_, normed_queries_slice_, normed_keys_slice_;
+      batch_slice_, fork_slice_, fork_workspace_slice_, logits_slice_, row_slice_, host_row_slice_,
+      normed_queries_slice_, normed_keys_slice_;
   void *branch_ = nullptr, *branch_input_ = nullptr, *attended_ = nullptr, *logits_ = nullptr,
        *normed_queries_ = nullptr, *normed_keys_ = nullptr;
   float *layer_input_ = nullptr, *attention_ = nullptr, *partials_ = nullptr, *row_loss_ = nullptr,
         *host_row_loss_ = nullptr;
   RotaryTables rotary_;
   std::unique_ptr<GradientBatch> gradient_batch_;
+  bool forks_ = false;
 };
 
 // One micro-batch on its way through a chunk.
@@ -172,12 +177,6 @@ struct SublayerContext {
   }
 };
 
-// Types of saved tensors. Byte: std::byte, or const std::byte for read-only tensors.
-template <typename Byte>
-using SavedMatrix = AnyMatrixOf<std::conditional_t<std::is_const_v<Byte>, const void, void>>;
-template <typename Byte>
-using SavedFloat = std::conditional_t<std::is_const_v<Byte>, const float, float>;
-
 // Bytes of a branch's saved tensors.
 struct SavedBytes {
   int64_t kept = 0;   // of tensors that BackwardWeight reads
@@ -188,34 +187,37 @@ struct SavedBytes {
 // Divides, from the front, a block of memory in which a sublayer saves tensors of a micro-batch for its backward. The
 // same code computes the block's size (without memory) and finds the tensors again. Each tensor is 16-byte aligned, for
 // the kernels of a device.
-template <typename Byte>
 class SavedTensors {
  public:
   static constexpr int64_t kAlignmentBytes = 16;
 
   // REQUIRES: `memory` is 16-byte aligned. Null: only computes the size.
-  explicit SavedTensors(Byte* memory) : memory_(memory) {}
+  explicit SavedTensors(std::byte* memory) : memory_(memory) {}
 
-  SavedMatrix<Byte> Take(Storage storage, int64_t rows, int64_t columns) {
+  AnyMatrix Take(Storage storage, int64_t rows, int64_t columns) {
     return {TakeBytes(rows * columns * BytesOf(storage)), rows, columns, storage};
   }
-  MatrixOf<SavedFloat<Byte>> TakeFloats(int64_t rows, int64_t columns) {
-    return Take(Storage::kFloat32, rows, columns).floats();
-  }
+  Matrix TakeFloats(int64_t rows, int64_t columns) { return Take(Storage::kFloat32, rows, columns).floats(); }
   // Takes memory for a component that divides it into tensors itself.
-  Byte* TakeBytes(int64_t bytes) {
-    Byte* const at = memory_ == nullptr ? nullptr : memory_ + bytes_;
+  std::byte* TakeBytes(int64_t bytes) {
+    std::byte* const at = memory_ == nullptr ? nullptr : memory_ + bytes_;
     bytes_ += (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
     return at;
   }
+  // As TakeBytes; returns the memory's offset.
+  int64_t Reserve(int64_t bytes) {
+    const int64_t offset = bytes_;
+    TakeBytes(bytes);
+    return offset;
+  }
   // Returns memory for further tensors: `apart`, or if that is null, what follows the tensors taken so far.
-  SavedTensors Behind(Byte* apart) const {
+  SavedTensors Behind(std::byte* apart) const {
     return SavedTensors(apart != nullptr || memory_ == nullptr ? apart : memory_ + bytes_);
   }
   int64_t bytes() const { return bytes_; }  // taken so far
 
  private:
-  Byte* memory_;
+  std::byte* memory_;
   int64_t bytes_ = 0;
 };
 
@@ -292,10 +294,9 @@ class Branch {
 
 // Creates the branch of plan.sublayers[sublayer]. REQUIRES: an attention or feed-forward sublayer.
 std::unique_ptr<Branch> MakeBranch(const ModelPlan& plan, int32_t sublayer);
-// Parts of MakeBranch: one function for each kind; MakeNormedBranch wraps a branch in the norms that some methods have
+// Parts of MakeBranch; MakeNormedBranch wraps a branch in the norms that some methods have
 // before or after it (branch_parts.cc).
-std::unique_ptr<Branch> MakeSelfAttention(const ModelPlan& plan, int32_t sublayer);
-std::unique_ptr<Branch> MakeCrossAttention(const ModelPlan& plan, int32_t sublayer);
+std::unique_ptr<Branch> MakeAttention(const ModelPlan& plan, int32_t sublayer);
 std::unique_ptr<Branch> MakeFeedForward(const ModelPlan& plan, int32_t sublayer);
 std::unique_ptr<Branch> MakeNormedBranch(const ModelPlan& plan, int32_t sublayer, std::unique_ptr<Branch> inner);
 

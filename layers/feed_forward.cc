@@ -29,7 +29,7 @@ class FeedForward final : public Branch {
   FeedForward(const ModelPlan& plan, int32_t sublayer);
 
   SavedBytes BytesToSave(const ActivationCapacity& capacity) const override {
-    return Views<std::byte>(nullptr, nullptr, capacity.rows(stack_)).bytes;
+    return Views(nullptr, nullptr, capacity.rows(stack_)).bytes;
   }
   int64_t PendingBytes(const ActivationCapacity& capacity) const override {
     return PendingHidden(nullptr, capacity.rows(stack_)).bytes();
@@ -37,21 +37,19 @@ class FeedForward final : public Branch {
   void Forward(const SublayerContext& context, const PartTensors& tensors) const override;
   void BackwardInput(const SublayerContext& context, const PartTensors& tensors, bool accumulate) const override;
   void BackwardWeight(const SublayerContext& context, const PartTensors& tensors) const override;
-  int32_t output_bias() const override { return adds_output_bias_ ? -1 : contraction_bias_; }
+  int32_t output_bias() const override { return added_bias_ >= 0 ? -1 : contraction_bias_; }
 
  private:
-  template <typename Byte>
   struct Saved {
-    SavedMatrix<Byte> hidden, inner, shifted, bias, z;  // all but `hidden` are empty where they do not exist
-    SavedFloat<Byte>* statistics = nullptr;
-    Byte* mask = nullptr;
+    AnyMatrix hidden, inner, shifted, bias, z;  // all but `hidden` are empty where they do not exist
+    float* statistics = nullptr;
+    std::byte* mask = nullptr;
     SavedBytes bytes;
 
     // What W_2 reads.
-    SavedMatrix<Byte> Inner() const { return inner.empty() ? hidden : inner; }
+    AnyMatrix Inner() const { return inner.empty() ? hidden : inner; }
   };
-  template <typename Byte>
-  Saved<Byte> Views(Byte* saved, Byte* saved_input, int64_t rows) const;
+  Saved Views(std::byte* saved, std::byte* saved_input, int64_t rows) const;
   // The gradient of the first product's output.
   AnyMatrix PendingHidden(std::byte* pending, int64_t rows) const {
     return {pending, rows, products_ * d_ff_, storage_};
@@ -63,12 +61,12 @@ class FeedForward final : public Branch {
   bool AddsBiasWithRelu(const SublayerContext& context, int64_t rows) const;
   // On entry the last d_ff columns of d_z are the gradient of what W_2 reads, on return d_z is that of the first
   // product's output.
-  void BackwardHidden(const SublayerContext& context, const Saved<const std::byte>& s, AnyMatrix d_z) const;
+  void BackwardHidden(const SublayerContext& context, const Saved& s, AnyMatrix d_z) const;
 
   int32_t sublayer_;
   Stack stack_;
   int32_t hidden_weight_, hidden_bias_, contraction_weight_, contraction_bias_;  // parameters
-  bool adds_output_bias_;
+  int32_t added_bias_;  // b_2, where this branch adds it; -1: it does not
   InputShift input_shift_, contraction_shift_;
   int32_t hidden_shift_;  // parameter
   PlainNorm hidden_norm_;
@@ -88,7 +86,7 @@ FeedForward::FeedForward(const ModelPlan& plan, int32_t sublayer)
       hidden_bias_(plan.ParameterOf(sublayer, ParameterRole::kHiddenBias)),
       contraction_weight_(plan.ParameterOf(sublayer, ParameterRole::kContractionWeight)),
       contraction_bias_(plan.ParameterOf(sublayer, ParameterRole::kContractionBias)),
-      adds_output_bias_(plan.ParameterOf(sublayer, ParameterRole::kOutputNormScale) >= 0),
+      added_bias_(plan.ParameterOf(sublayer, ParameterRole::kOutputNormScale) < 0 ? -1 : contraction_bias_),
       input_shift_(plan, sublayer, ParameterRole::kInputShift),
       contraction_shift_(plan, sublayer, ParameterRole::kContractionShift),
       hidden_shift_(plan.ParameterOf(sublayer, ParameterRole::kHiddenShift)),
@@ -106,10 +104,9 @@ FeedForward::FeedForward(const ModelPlan& plan, int32_t sublayer)
   HADAL_CHECK(!hidden_norm_.present() || !contraction_shift_.present());
 }
 
-template <typename Byte>
-FeedForward::Saved<Byte> FeedForward::Views(Byte* saved, Byte* saved_input, int64_t rows) const {
+FeedForward::Saved FeedForward::Views(std::byte* saved, std::byte* saved_input, int64_t rows) const {
   SavedTensors kept(saved);
-  Saved<Byte> s;
+  Saved s;
   const bool has_inner = hidden_norm_.present() || contraction_shift_.present();
   if (has_inner) s.inner = kept.Take(storage_, rows, d_ff_);
   if (!has_inner) s.hidden = kept.Take(storage_, rows, d_ff_);
@@ -140,7 +137,7 @@ bool FeedForward::AddsBiasWithRelu(const SublayerContext& context, int64_t rows)
 
 void FeedForward::Forward(const SublayerContext& context, const PartTensors& tensors) const {
   const ParameterStore& parameters = context.parameters;
-  const Saved<std::byte> s = Views(tensors.saved, tensors.saved_input, tensors.x.rows);
+  const Saved s = Views(tensors.saved, tensors.saved_input, tensors.x.rows);
   LinearForwardArgs expansion{.x = input_shift_.Forward(context, tensors.x, s.shifted),
                               .weight = parameters.ProductWeight(hidden_weight_, products_),
                               .bias = parameters.ProductBias(hidden_bias_, products_),
@@ -163,13 +160,13 @@ void FeedForward::Forward(const SublayerContext& context, const PartTensors& ten
   context.Observe({.tensor = DepthTensor::kHidden, .sublayer = sublayer_, .values = s.hidden});
   if (hidden_norm_.present()) hidden_norm_.Forward(context, s.hidden, s.inner, s.statistics);
   contraction_shift_.Forward(context, s.hidden, s.inner);
-  LinearForwardArgs contraction{
-      .x = s.Inner(), .weight = parameters.ProductWeight(contraction_weight_), .y = tensors.y};
-  if (adds_output_bias_) contraction.bias = parameters.ProductBias(contraction_bias_);
-  LinearForward(context.stream, contraction);
+  LinearForward(context.stream, {.x = s.Inner(),
+                                 .weight = parameters.ProductWeight(contraction_weight_),
+                                 .bias = parameters.ProductBias(added_bias_),
+                                 .y = tensors.y});
 }
 
-void FeedForward::BackwardHidden(const SublayerContext& context, const Saved<const std::byte>& s, AnyMatrix d_z) const {
+void FeedForward::BackwardHidden(const SublayerContext& context, const Saved& s, AnyMatrix d_z) const {
   const Dropout dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kActivation);
   const AnyMatrix d_hidden = d_z.Columns((products_ - 1) * d_ff_, d_ff_);
   if (hidden_norm_.present()) hidden_norm_.Backward(context, s.hidden, s.statistics, d_hidden, d_hidden);
@@ -192,7 +189,7 @@ void FeedForward::BackwardHidden(const SublayerContext& context, const Saved<con
 void FeedForward::BackwardInput(const SublayerContext& context, const PartTensors& tensors, bool accumulate) const {
   const ParameterStore& parameters = context.parameters;
   const int64_t rows = tensors.d_y.rows;
-  const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, tensors.saved_input, rows);
+  const Saved s = Views(tensors.saved, tensors.saved_input, rows);
   const AnyMatrix d_z = PendingHidden(tensors.pending, rows), d_hidden = d_z.Columns((products_ - 1) * d_ff_, d_ff_);
   LinearBackwardInputArgs contraction{.dy = tensors.d_y,
                                       .weight = parameters.ProductWeight(contraction_weight_),
@@ -221,13 +218,12 @@ void FeedForward::BackwardInput(const SublayerContext& context, const PartTensor
 void FeedForward::BackwardWeight(const SublayerContext& context, const PartTensors& tensors) const {
   const ParameterStore& parameters = context.parameters;
   const int64_t rows = tensors.d_y.rows;
-  const Saved<const std::byte> s = Views<const std::byte>(tensors.saved, tensors.saved_input, rows);
-  LinearBackwardWeightArgs contraction{.dy = tensors.d_y,
-                                       .x = s.Inner(),
-                                       .d_weight = parameters.Gradient(contraction_weight_),
-                                       .batch = context.gradients};
-  if (adds_output_bias_) contraction.d_bias = parameters.GradientVector(contraction_bias_);
-  LinearBackwardWeight(context.stream, contraction);
+  const Saved s = Views(tensors.saved, tensors.saved_input, rows);
+  LinearBackwardWeight(context.stream, {.dy = tensors.d_y,
+                                        .x = s.Inner(),
+                                        .d_weight = parameters.Gradient(contraction_weight_),
+                                        .d_bias = parameters.GradientVector(added_bias_),
+                                        .batch = context.gradients});
   LinearBackwardWeightArgs expansion{.dy = PendingHidden(tensors.pending, rows),
                                      .x = input_shift_.Read(tensors.x, s.shifted),
                                      .d_weight = parameters.FusedGradient(hidden_weight_, products_),

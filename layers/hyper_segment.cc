@@ -17,10 +17,7 @@
 // sublayer beside the branch's tensors (X, u, LN(u), f), with recomputation n a segment.
 // Storage: residuals, u, f, maps and their gradients are fp32, as the maps' weights; LN(u), the branch and y where the
 // stack ends as products (ModelPlan::compute_storage).
-// Pending: the gradient of the branch's output [R, d], that of the maps' product, then the branch's own.
-// Numerics: the division of a model into segments does not change any bit.
-// Thread safety: const after construction; one micro-batch at a time per workspace.
-#include <algorithm>
+// Pending, beside segment_frame.h's: the gradient of the maps' product. Numerics, threads: segment_frame.h.
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -28,171 +25,116 @@
 #include "kernels/convert.h"
 #include "kernels/hyper_connection.h"
 #include "kernels/linear.h"
-#include "kernels/residual_norm.h"
-#include "layers/branch_parts.h"
 #include "layers/chunk_part.h"
 #include "layers/model_plan.h"
+#include "layers/segment_frame.h"
 #include "runtime/check.h"
 #include "runtime/profiler.h"
 
 namespace hadal {
 namespace {
 
-class HyperSegment final : public ChunkPart {
+class HyperSegment final : public ReadingSegment {
  public:
   // Sublayers [first, last) of the plan.  REQUIRES: first < last; residual sublayers of a stack with several streams.
   HyperSegment(const ModelPlan& plan, int32_t first, int32_t last, const ActivationCapacity& capacity);
 
-  int64_t saved_bytes() const override { return kept_.bytes() + input_.bytes(); }
-  int64_t saved_input_bytes() const override { return input_.bytes(); }
-  int32_t steps() const override { return static_cast<int32_t>(sublayers_.size()); }
-  int64_t pending_bytes(int32_t step) const override {
-    return pending_.bytes() + sublayers_[step].branch->PendingBytes(capacity_);
-  }
   // Calls the context's progress callback after each sublayer.
   void Forward(const SublayerContext& context, const PartTensors& tensors) const override;
   void BackwardInput(const SublayerContext& context, const PartTensors& tensors, int32_t step) const override;
-  void BackwardWeight(const SublayerContext& context, const PartTensors& tensors, int32_t step) const override;
 
  private:
-  // Byte offsets: of `residuals`, `normed` and branch_saved.kept in `saved`, of all others in saved_input.
+  // Byte offsets: of `residuals` in `saved`, of all others in saved_input.
   struct Sublayer {
-    std::unique_ptr<Branch> branch;
-    int32_t weight = -1;  // parameter of the maps; their gates and bias follow
-    PlainNorm norm;
+    int32_t weight = -1;     // parameter of the maps; their gates and bias follow
     int64_t residuals = -1;  // X; −1: the segment's input
-    int64_t normed = 0, projected = 0, maps = 0, inverse_rms = 0, read = 0, mean = 0, rstd = 0, result = 0;
-    SavedBytes branch_saved;
+    int64_t projected = 0, maps = 0, inverse_rms = 0, read = 0, result = 0;
   };
-  // saved_input is not null.
-  struct Tensors : PartTensors {
-    int64_t rows = 0;  // R
+  // The saved tensors of a sublayer.
+  struct Saved {
+    ConstMatrix x;           // the residuals in front of it
+    Matrix projected, maps;  // [R, logits], [R, maps]
+    Vector inverse_rms;      // [R]
+    Matrix u, f;             // [R, d]
   };
-  Tensors With(const SublayerContext& context, const PartTensors& tensors) const;
-  // Stored as products are.
-  AnyMatrix ProductAt(std::byte* saved, int64_t offset, int64_t rows) const {
-    return {saved + offset, rows, d_model_, storage_};
+  Saved SavedOf(size_t index, const Tensors& t) const;
+  // The residuals in front of sublayer `index`, all streams of a row side by side; behind the last one the segment's.
+  Matrix ResidualsAt(size_t index, const Tensors& t) const;
+  Matrix Streams(const AnyMatrix& m, const Tensors& t) const {
+    return {m.floats().data, t.rows, residuals_ * d_model_};
   }
-  Matrix At(std::byte* saved, int64_t offset, int64_t rows, int64_t columns) const {
-    return {reinterpret_cast<float*>(saved + offset), rows, columns};
-  }
-  Vector VectorAt(std::byte* saved, int64_t offset, int64_t rows) const {
-    return {reinterpret_cast<float*>(saved + offset), rows};
-  }
-  // The residuals in front of sublayer `index`.
-  ConstMatrix ResidualsAt(size_t index, const Tensors& t) const;
-  // Where sublayer `index` writes its streams.
-  Matrix ResidualsBehind(size_t index, const Tensors& t) const;
-  // The gradient of the residuals, in d_y's memory.
-  Matrix ResidualsGradient(const Tensors& t) const { return {t.d_y.floats().data, t.rows, residuals_ * d_model_}; }
-  AnyMatrix BranchGradient(const Tensors& t) const { return ProductAt(t.pending, 0, t.rows); }
   // The gradient of the maps, and that of their product: the same memory, but with permutations.
   Matrix MapsGradient(const Tensors& t) const { return MapsGradients(t).Columns(0, maps_); }
   Matrix LogitsGradient(const Tensors& t) const {
     const Matrix both = MapsGradients(t);
     return both.Columns(both.columns - logits_, logits_);
   }
-  Matrix MapsGradients(const Tensors& t) const { return At(t.pending, maps_pending_, t.rows, MapsGradientColumns()); }
+  Matrix MapsGradients(const Tensors& t) const {
+    return FloatsAt(t.pending, maps_pending_, t.rows, MapsGradientColumns());
+  }
   int64_t MapsGradientColumns() const { return mixing_ == HyperMixing::kSinkhorn ? maps_ : maps_ + logits_; }
-  PartTensors BranchTensors(const SublayerContext& context, size_t index, const Tensors& t) const;
   void ForwardSublayer(const SublayerContext& context, size_t index, const Tensors& t) const;
   void ForwardEnd(const SublayerContext& context, const Tensors& t) const;
   void BackwardEnd(const SublayerContext& context, const Tensors& t) const;
-  // f of sublayer `index`, and from its gradient that of the branch's output.
-  void ForwardResult(const SublayerContext& context, size_t index, const Tensors& t, ConstAnyMatrix branch) const;
-  void BackwardResult(const SublayerContext& context, size_t index, const Tensors& t, Matrix d_result) const;
+  void BackwardWeightBeside(const SublayerContext& context, const Tensors& t, int32_t step) const override;
 
-  int32_t first_;
-  ActivationCapacity capacity_;
-  Stack stack_;
-  Storage storage_;
-  int64_t d_model_, residuals_;
+  int64_t residuals_;
   HyperMixing mixing_;
   int64_t maps_, logits_;
-  double dropout_;
   bool begins_, ends_;  // whether the stack does
   PlainNorm closing_norm_;
-  int64_t last_residuals_ = 0, mean_of_residuals_ = 0, closing_mean_ = 0,
-          closing_rstd_ = 0;  // in saved_input, if ends_
+  int64_t last_residuals_ = 0, mean_of_residuals_ = 0, closing_statistics_ = 0;  // in saved_input, if ends_
   std::vector<Sublayer> sublayers_;
-  SavedTensors<std::byte> kept_{nullptr}, input_{nullptr}, pending_{nullptr};  // compute sizes only
   int64_t maps_pending_ = 0;
 };
 
 HyperSegment::HyperSegment(const ModelPlan& plan, int32_t first, int32_t last, const ActivationCapacity& capacity)
-    : first_(first),
-      capacity_(capacity),
-      stack_(plan.sublayers[first].stack),
-      storage_(plan.compute_storage),
-      d_model_(plan.options.d_model),
+    : ReadingSegment(plan, first, last, capacity),
       residuals_(plan.Residuals(stack_)),
       mixing_(plan.Method(stack_).residual_mixing),
       maps_(HyperMaps(residuals_)),
       logits_(HyperLogits(mixing_, residuals_)),
-      dropout_(plan.options.dropout),
       begins_(plan.begins_stack(first)),
       ends_(plan.ends_stack(last)) {
-  HADAL_CHECK_LT(first, last);
   HADAL_CHECK_GT(residuals_, 1);
-  const int64_t rows = capacity.rows(stack_);
-  const auto reserve_bytes = [](SavedTensors<std::byte>& tensors, int64_t bytes) {
-    const int64_t offset = tensors.bytes();
-    tensors.TakeBytes(bytes);
-    return offset;
-  };
-  const auto reserve = [&](SavedTensors<std::byte>& tensors, int64_t columns, Storage storage = Storage::kFloat32) {
-    return reserve_bytes(tensors, rows * columns * BytesOf(storage));
-  };
   for (int32_t s = first; s < last; ++s) {
     Sublayer& sublayer = sublayers_.emplace_back();
-    sublayer.branch = MakeBranch(plan, s);
     sublayer.weight = plan.ParameterOf(s, ParameterRole::kHyperMapWeight);
-    sublayer.norm = PlainNorm(plan.ParameterOf(s, ParameterRole::kNormScale), plan.sublayers[s].norm_gain);
-    if (s > first || begins_) sublayer.residuals = reserve(kept_, residuals_ * d_model_);
-    sublayer.normed = reserve(kept_, d_model_, storage_);
-    sublayer.projected = reserve(input_, logits_);
-    sublayer.maps = reserve(input_, maps_);
-    for (int64_t* at : {&sublayer.inverse_rms, &sublayer.mean, &sublayer.rstd}) *at = reserve(input_, 1);
-    for (int64_t* at : {&sublayer.read, &sublayer.result}) *at = reserve(input_, d_model_);
-    const SavedBytes bytes = sublayer.branch->BytesToSave(capacity);
-    sublayer.branch_saved = {.kept = reserve_bytes(kept_, bytes.kept), .input = reserve_bytes(input_, bytes.input)};
+    if (s > first || begins_) sublayer.residuals = Reserve(kept_, residuals_ * d_model_);
+    sublayer.projected = Reserve(input_, logits_);
+    sublayer.maps = Reserve(input_, maps_);
+    sublayer.inverse_rms = Reserve(input_, 1);
+    for (int64_t* at : {&sublayer.read, &sublayer.result}) *at = Reserve(input_, d_model_);
   }
-  reserve(pending_, d_model_, storage_);
-  maps_pending_ = reserve(pending_, MapsGradientColumns());
+  maps_pending_ = Reserve(pending_, MapsGradientColumns());
   if (!ends_) return;
   closing_norm_ = PlainNorm(plan, last - 1, ParameterRole::kClosingNormScale);
-  last_residuals_ = reserve(input_, residuals_ * d_model_);
-  mean_of_residuals_ = reserve(input_, d_model_);
-  closing_mean_ = reserve(input_, 1);
-  closing_rstd_ = reserve(input_, 1);
+  last_residuals_ = Reserve(input_, residuals_ * d_model_);
+  mean_of_residuals_ = Reserve(input_, d_model_);
+  closing_statistics_ = Reserve(input_, 2);
 }
 
-HyperSegment::Tensors HyperSegment::With(const SublayerContext& context, const PartTensors& tensors) const {
-  Tensors t{tensors, context.rows(stack_)};
-  if (t.saved_input == nullptr) t.saved_input = t.saved + kept_.bytes();
-  return t;
+HyperSegment::Saved HyperSegment::SavedOf(size_t index, const Tensors& t) const {
+  const Sublayer& s = sublayers_[index];
+  return {.x = s.residuals < 0 ? ConstMatrix(t.x.floats().data, t.rows, residuals_ * d_model_) : ResidualsAt(index, t),
+          .projected = FloatsAt(t.saved_input, s.projected, t.rows, logits_),
+          .maps = FloatsAt(t.saved_input, s.maps, t.rows, maps_),
+          .inverse_rms = {FloatsAt(t.saved_input, s.inverse_rms, t.rows, 1).data, t.rows},
+          .u = FloatsAt(t.saved_input, s.read, t.rows, d_model_),
+          .f = FloatsAt(t.saved_input, s.result, t.rows, d_model_)};
 }
 
-ConstMatrix HyperSegment::ResidualsAt(size_t index, const Tensors& t) const {
+Matrix HyperSegment::ResidualsAt(size_t index, const Tensors& t) const {
   const int64_t columns = residuals_ * d_model_;
-  if (sublayers_[index].residuals < 0) return {t.x.floats().data, t.rows, columns};
-  return At(t.saved, sublayers_[index].residuals, t.rows, columns);
-}
-
-Matrix HyperSegment::ResidualsBehind(size_t index, const Tensors& t) const {
-  const int64_t columns = residuals_ * d_model_;
-  if (index + 1 < sublayers_.size()) return At(t.saved, sublayers_[index + 1].residuals, t.rows, columns);
-  return ends_ ? At(t.saved_input, last_residuals_, t.rows, columns) : Matrix(t.y.floats().data, t.rows, columns);
+  if (index < sublayers_.size()) return FloatsAt(t.saved, sublayers_[index].residuals, t.rows, columns);
+  return ends_ ? FloatsAt(t.saved_input, last_residuals_, t.rows, columns) : Streams(t.y, t);
 }
 
 void HyperSegment::Forward(const SublayerContext& context, const PartTensors& tensors) const {
   const Tensors t = With(context, tensors);
-  if (begins_) {
-    CopyToResiduals(context.stream,
-                    {.x = t.x.floats(), .y = At(t.saved, sublayers_[0].residuals, t.rows, residuals_ * d_model_)});
-  }
+  if (begins_) CopyToResiduals(context.stream, {.x = t.x.floats(), .y = ResidualsAt(0, t)});
   for (size_t i = 0; i < sublayers_.size(); ++i) {
-    const ProfilerRange range(context.stream, "sublayer", first_ + static_cast<int32_t>(i));
+    const ProfilerRange range(context.stream, "sublayer", SublayerAt(i));
     ForwardSublayer(context, i, t);
     context.Progress();
   }
@@ -200,137 +142,67 @@ void HyperSegment::Forward(const SublayerContext& context, const PartTensors& te
 }
 
 void HyperSegment::ForwardSublayer(const SublayerContext& context, size_t index, const Tensors& t) const {
-  const Sublayer& s = sublayers_[index];
-  const int32_t sublayer = first_ + static_cast<int32_t>(index);
+  const Saved s = SavedOf(index, t);
+  const int32_t weight = sublayers_[index].weight;
   const ParameterStore& parameters = context.parameters;
-  const ConstMatrix x = ResidualsAt(index, t);
-  const Matrix projected = At(t.saved_input, s.projected, t.rows, logits_),
-               maps = At(t.saved_input, s.maps, t.rows, maps_);
-  const Matrix read = At(t.saved_input, s.read, t.rows, d_model_);
-  LinearForward(context.stream, {.x = x, .weight = parameters.ProductWeight(s.weight), .y = projected});
-  HyperReadForward(context.stream, {.x = x,
+  LinearForward(context.stream, {.x = s.x, .weight = parameters.ProductWeight(weight), .y = s.projected});
+  HyperReadForward(context.stream, {.x = s.x,
                                     .mixing = mixing_,
-                                    .projected = projected,
-                                    .gates = parameters.WeightVector(s.weight + 1),
-                                    .bias = parameters.WeightVector(s.weight + 2),
-                                    .maps = maps,
-                                    .rstd = VectorAt(t.saved_input, s.inverse_rms, t.rows),
-                                    .u = read});
-  context.Observe({.tensor = DepthTensor::kNormInput, .sublayer = sublayer, .values = read});
-  const AnyMatrix normed = ProductAt(t.saved, s.normed, t.rows);
-  s.norm.Forward(context.stream, parameters, read, normed, VectorAt(t.saved_input, s.mean, t.rows),
-                 VectorAt(t.saved_input, s.rstd, t.rows));
-  PartTensors of_branch{.x = normed, .encoder_output = t.encoder_output, .y = context.workspace.branch(t.rows)};
-  of_branch.saved = t.saved + s.branch_saved.kept;
-  of_branch.saved_input = t.saved_input + s.branch_saved.input;
-  s.branch->Forward(context, of_branch);
-  context.Observe({.tensor = DepthTensor::kBranch, .sublayer = sublayer, .values = of_branch.y});
-  ForwardResult(context, index, t, of_branch.y);
-  const Matrix y = ResidualsBehind(index, t);
-  HyperWriteForward(context.stream, {.x = x, .maps = maps, .f = At(t.saved_input, s.result, t.rows, d_model_), .y = y});
-  context.Observe({.tensor = DepthTensor::kOutput, .sublayer = sublayer, .values = y, .before = x});
-}
-
-// The residual connection's kernel without its residual: 0·u + b·dropout(F + bias).
-void HyperSegment::ForwardResult(const SublayerContext& context, size_t index, const Tensors& t,
-                                 ConstAnyMatrix branch) const {
-  const Sublayer& s = sublayers_[index];
-  const int32_t sublayer = first_ + static_cast<int32_t>(index);
-  ResidualNormForwardArgs args{.residual = At(t.saved_input, s.read, t.rows, d_model_), .branch = branch};
-  args.bias = context.parameters.WeightVector(s.branch->output_bias());
-  args.residual_gain = 0;
-  args.branch_gain = BranchGain(context.plan().sublayers[sublayer], context.scalars.growth_update());
-  args.device_branch_gain = context.DeviceBranchGain(sublayer);
-  args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
-  args.sum = At(t.saved_input, s.result, t.rows, d_model_);
-  ResidualNormForward(context.stream, args);
+                                    .projected = s.projected,
+                                    .gates = parameters.WeightVector(weight + 1),
+                                    .bias = parameters.WeightVector(weight + 2),
+                                    .maps = s.maps,
+                                    .rstd = s.inverse_rms,
+                                    .u = s.u});
+  ForwardBranch(context, index, t, s.u, /*residual=*/{}, s.f);
+  const Matrix y = ResidualsAt(index + 1, t);
+  HyperWriteForward(context.stream, {.x = s.x, .maps = s.maps, .f = s.f, .y = y});
+  context.Observe({.tensor = DepthTensor::kOutput, .sublayer = SublayerAt(index), .values = y, .before = s.x});
 }
 
 void HyperSegment::ForwardEnd(const SublayerContext& context, const Tensors& t) const {
-  const Matrix mean = At(t.saved_input, mean_of_residuals_, t.rows, d_model_);
-  SumResiduals(context.stream, {.x = At(t.saved_input, last_residuals_, t.rows, residuals_ * d_model_),
-                                .gain = 1.0f / static_cast<float>(residuals_),
-                                .y = mean});
-  closing_norm_.Forward(context.stream, context.parameters, mean, t.y, VectorAt(t.saved_input, closing_mean_, t.rows),
-                        VectorAt(t.saved_input, closing_rstd_, t.rows));
-}
-
-PartTensors HyperSegment::BranchTensors(const SublayerContext& context, size_t index, const Tensors& t) const {
-  const Sublayer& s = sublayers_[index];
-  return {.x = ProductAt(t.saved, s.normed, t.rows),
-          .encoder_output = t.encoder_output,
-          .saved = t.saved + s.branch_saved.kept,
-          .saved_input = t.saved_input + s.branch_saved.input,
-          .d_y = BranchGradient(t),
-          .d_x = context.workspace.branch_input_gradient(t.rows),
-          .d_encoder_output = t.d_encoder_output,
-          .pending = t.pending + pending_.bytes()};
+  const Matrix mean = FloatsAt(t.saved_input, mean_of_residuals_, t.rows, d_model_);
+  SumResiduals(context.stream,
+               {.x = ResidualsAt(sublayers_.size(), t), .gain = 1.0f / static_cast<float>(residuals_), .y = mean});
+  closing_norm_.Forward(context.stream, context.parameters, mean, t.y,
+                        FloatsAt(t.saved_input, closing_statistics_, t.rows, 2).data);
 }
 
 void HyperSegment::BackwardInput(const SublayerContext& context, const PartTensors& tensors, int32_t step) const {
   const Tensors t = With(context, tensors);
-  const Sublayer& s = sublayers_[step];
-  const int32_t sublayer = first_ + step;
+  const Saved s = SavedOf(step, t);
+  const int32_t sublayer = first_ + step, weight = sublayers_[step].weight;
   const ProfilerRange range(context.stream, "sublayer", sublayer);
   const ParameterStore& parameters = context.parameters;
   if (ends_ && step + 1 == steps()) BackwardEnd(context, t);
-  const Matrix d_residuals = ResidualsGradient(t), d_maps = MapsGradient(t), d_projected = LogitsGradient(t);
+  const Matrix d_residuals = Streams(t.d_y, t), d_maps = MapsGradient(t), d_projected = LogitsGradient(t);
   context.Observe({.tensor = DepthTensor::kOutputGradient, .sublayer = sublayer, .values = d_residuals});
-  const ConstMatrix x = ResidualsAt(step, t), maps = At(t.saved_input, s.maps, t.rows, maps_);
-  const Matrix d_result = context.workspace.layer_input_gradient(t.rows), d_read = d_result;  // one after the other
-  HyperWriteBackward(context.stream, {.dy = d_residuals,
-                                      .x = x,
-                                      .maps = maps,
-                                      .f = At(t.saved_input, s.result, t.rows, d_model_),
-                                      .dx = d_residuals,
-                                      .df = d_result,
-                                      .d_maps = d_maps});
-  BackwardResult(context, step, t, d_result);
-  context.Observe({.tensor = DepthTensor::kBranchGradient, .sublayer = sublayer, .values = BranchGradient(t)});
-  s.branch->BackwardInput(context, BranchTensors(context, step, t), /*accumulate=*/false);
-  const AnyMatrix d_normed = context.workspace.branch_input_gradient(t.rows);
-  context.Observe({.tensor = DepthTensor::kNormOutputGradient, .sublayer = sublayer, .values = d_normed});
-  s.norm.Backward(context, At(t.saved_input, s.read, t.rows, d_model_), VectorAt(t.saved_input, s.mean, t.rows),
-                  VectorAt(t.saved_input, s.rstd, t.rows), d_normed, d_read);
-  context.Observe({.tensor = DepthTensor::kNormInputGradient, .sublayer = sublayer, .values = d_read});
-  HyperReadBackward(context.stream, {.du = d_read,
-                                     .x = x,
+  const Matrix df = context.workspace.layer_input_gradient(t.rows), du = df;  // one after the other
+  HyperWriteBackward(
+      context.stream,
+      {.dy = d_residuals, .x = s.x, .maps = s.maps, .f = s.f, .dx = d_residuals, .df = df, .d_maps = d_maps});
+  BackwardBranch(context, step, t, s.u, /*residual_gain=*/0, df, du);
+  HyperReadBackward(context.stream, {.du = du,
+                                     .x = s.x,
                                      .mixing = mixing_,
-                                     .projected = At(t.saved_input, s.projected, t.rows, logits_),
-                                     .maps = maps,
-                                     .rstd = VectorAt(t.saved_input, s.inverse_rms, t.rows),
-                                     .gates = parameters.WeightVector(s.weight + 1),
-                                     .bias = parameters.WeightVector(s.weight + 2),
+                                     .projected = s.projected,
+                                     .maps = s.maps,
+                                     .rstd = s.inverse_rms,
+                                     .gates = parameters.WeightVector(weight + 1),
+                                     .bias = parameters.WeightVector(weight + 2),
                                      .d_maps = d_maps,
                                      .d_projected = d_projected,
                                      .dx = d_residuals,
-                                     .d_gates = parameters.GradientVector(s.weight + 1),
-                                     .d_bias = parameters.GradientVector(s.weight + 2),
+                                     .d_gates = parameters.GradientVector(weight + 1),
+                                     .d_bias = parameters.GradientVector(weight + 2),
                                      .partials = context.workspace.norm_partials()});
   LinearBackwardInput(
       context.stream,
-      {.dy = d_projected, .weight = parameters.ProductWeight(s.weight), .accumulate = true, .dx = d_residuals});
+      {.dy = d_projected, .weight = parameters.ProductWeight(weight), .accumulate = true, .dx = d_residuals});
   if (!begins_ || step > 0) return;
   // d_x is the beginning of d_residuals' memory, so the sum is made beside it and then copied (to one stream).
-  SumResiduals(context.stream, {.x = d_residuals, .y = d_read});
-  CopyToResiduals(context.stream, {.x = d_read, .y = t.d_x.floats()});
-}
-
-void HyperSegment::BackwardResult(const SublayerContext& context, size_t index, const Tensors& t,
-                                  Matrix d_result) const {
-  const int32_t sublayer = first_ + static_cast<int32_t>(index);
-  ResidualNormBackwardArgs args{.d_sum = d_result, .d_residual = d_result};  // the latter becomes 0
-  args.residual_gain = 0;
-  args.branch_gain = BranchGain(context.plan().sublayers[sublayer], context.scalars.growth_update());
-  args.device_branch_gain = context.DeviceBranchGain(sublayer);
-  args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
-  args.d_branch = BranchGradient(t);
-  const int32_t bias = sublayers_[index].branch->output_bias();
-  args.bias = context.parameters.WeightVector(bias);
-  args.d_bias = context.parameters.GradientVector(bias);
-  args.partials = context.workspace.norm_partials();
-  args.batch = context.gradients;
-  ResidualNormBackward(context.stream, args);
+  SumResiduals(context.stream, {.x = d_residuals, .y = du});
+  CopyToResiduals(context.stream, {.x = du, .y = t.d_x.floats()});
 }
 
 void HyperSegment::BackwardEnd(const SublayerContext& context, const Tensors& t) const {
@@ -341,23 +213,16 @@ void HyperSegment::BackwardEnd(const SublayerContext& context, const Tensors& t)
     Convert(context.stream, rounded);
     d_normed = rounded.to;
   }
-  closing_norm_.Backward(context, At(t.saved_input, mean_of_residuals_, t.rows, d_model_),
-                         VectorAt(t.saved_input, closing_mean_, t.rows), VectorAt(t.saved_input, closing_rstd_, t.rows),
-                         d_normed, d_mean);
-  CopyToResiduals(context.stream,
-                  {.x = d_mean, .gain = 1.0f / static_cast<float>(residuals_), .y = ResidualsGradient(t)});
+  closing_norm_.Backward(context, FloatsAt(t.saved_input, mean_of_residuals_, t.rows, d_model_),
+                         FloatsAt(t.saved_input, closing_statistics_, t.rows, 2).data, d_normed, d_mean);
+  CopyToResiduals(context.stream, {.x = d_mean, .gain = 1.0f / static_cast<float>(residuals_), .y = Streams(t.d_y, t)});
 }
 
-void HyperSegment::BackwardWeight(const SublayerContext& context, const PartTensors& tensors, int32_t step) const {
-  const ProfilerRange range(context.stream, "sublayer", first_ + step);
-  const Tensors t = With(context, tensors);
-  const Sublayer& s = sublayers_[step];
-  s.branch->BackwardWeight(context, BranchTensors(context, step, t));
+void HyperSegment::BackwardWeightBeside(const SublayerContext& context, const Tensors& t, int32_t step) const {
   LinearBackwardWeight(context.stream, {.dy = LogitsGradient(t),
-                                        .x = ResidualsAt(step, t),
-                                        .d_weight = context.parameters.Gradient(s.weight),
+                                        .x = SavedOf(step, t).x,
+                                        .d_weight = context.parameters.Gradient(sublayers_[step].weight),
                                         .batch = context.gradients});
-  context.Progress();
 }
 
 }  // namespace

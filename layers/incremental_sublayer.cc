@@ -237,9 +237,7 @@ void IncrementalSublayer::FeedForward(const IncrementalContext& context, ConstAn
 
 void IncrementalSublayer::Norm(const IncrementalContext& context, int32_t norm_scale, ConstAnyMatrix x,
                                AnyMatrix normed, float norm_gain) const {
-  PlainNorm(norm_scale, norm_gain)
-      .Forward(context.stream, context.parameters, x, normed, context.scratch.mean(x.rows),
-               context.scratch.rstd(x.rows));
+  PlainNorm(norm_scale, norm_gain).Forward(context.stream, context.parameters, x, normed, context.scratch.statistics());
 }
 
 void IncrementalSublayer::Shift(const IncrementalContext& context, int32_t shift, ConstAnyMatrix x, AnyMatrix y) const {

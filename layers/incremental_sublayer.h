@@ -104,8 +104,9 @@ class IncrementalScratch {
   Matrix maps(int64_t rows) const { return {maps_ + rows_ * hyper_logits_, rows, HyperMaps(residual_count_)}; }
   // The input of the current layer, in the residual stream's type, if the layer's last sum adds it.
   AnyMatrix layer_input(int64_t rows) const { return {layer_input_, rows, width_, residual_storage_}; }
+  float* statistics() const { return statistics_; }  // of a norm (PlainNorm)
   Vector mean(int64_t rows) const { return {statistics_, rows}; }
-  Vector rstd(int64_t rows) const { return {statistics_ + rows_, rows}; }
+  Vector rstd(int64_t rows) const { return {statistics_ + rows, rows}; }
   Vector attention() const { return {attention_, attention_floats_}; }
 
  private:

@@ -21,6 +21,7 @@
 
 #include <cstdint>
 
+#include "layers/branch_parts.h"
 #include "layers/chunk_part.h"
 #include "layers/model_plan.h"
 
@@ -33,7 +34,7 @@ class LayerCombination final : public ChunkPart {
   LayerCombination(const ModelPlan& plan, int32_t sublayer, int64_t rows);
 
   int64_t entries() const { return entries_; }  // l + 1
-  int64_t saved_bytes() const override { return Views<std::byte>(nullptr, rows_).bytes; }
+  int64_t saved_bytes() const override { return Views(nullptr, rows_).bytes; }
 
   // y = the sum after its norm (=), stored as the residual stream, or after the stack as products read it. May not
   // alias the history.
@@ -47,17 +48,15 @@ class LayerCombination final : public ChunkPart {
 
  private:
   // What Forward saves if there is a norm.
-  template <typename Byte>
   struct Saved {
-    SavedMatrix<Byte> sum;
-    VectorOf<SavedFloat<Byte>> mean, rstd;
+    AnyMatrix sum;
+    float* statistics = nullptr;
     int64_t bytes = 0;
   };
-  template <typename Byte>
-  Saved<Byte> Views(Byte* saved, int64_t rows) const;
+  Saved Views(std::byte* saved, int64_t rows) const;
 
-  int32_t weights_;     // parameter
-  int32_t norm_scale_;  // parameter; its shift follows. -1: no norm
+  int32_t weights_;  // parameter
+  PlainNorm norm_;   // of the sum
   int64_t entries_, rows_, d_model_;
   Storage residual_storage_;
 };

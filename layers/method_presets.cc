@@ -125,10 +125,7 @@ StackMethod B2tNoLnStack(double layers, double d_model) {
           .layer_gain = Pow(d_model, -0.2)};
 }
 
-void SetBoth(const StackMethod& method, WeightDistribution distribution, ModelOptions& options) {
-  options.encoder = options.decoder = method;
-  options.distribution = distribution;
-}
+void SetBoth(const StackMethod& method, ModelOptions& options) { options.encoder = options.decoder = method; }
 
 void ApplyDeepNorm(ModelOptions& options) {
   options.encoder = options.has_decoder() ? DeepNormEncoder(options.encoder_layers, options.decoder_layers, kPaperBeta)
@@ -142,7 +139,6 @@ void ApplyTFixup(ModelOptions& options) {
   const double decoder = Pow(3 * options.decoder_sublayers(), -0.25);
   options.encoder = TFixupStack(0.67 * Pow(n, -0.25), Pow(9 * n, -0.25));
   options.decoder = TFixupStack(decoder, decoder);
-  options.distribution = WeightDistribution::kXavierUniform;
 }
 
 void ApplySubLn(ModelOptions& options) {
@@ -178,85 +174,75 @@ namespace {
 
 void SetMethod(ResidualMethod method, ModelOptions& options) {
   options.branch_growth = BranchGrowth::kConstant;
+  options.distribution = WeightDistribution::kXavierUniform;
   switch (method) {
     case ResidualMethod::kPostLn:
-      return SetBoth({}, WeightDistribution::kXavierUniform, options);
+      return SetBoth({}, options);
     case ResidualMethod::kPreLn:
-      return SetBoth({.norm = NormPlacement::kPre}, WeightDistribution::kXavierUniform, options);
+      return SetBoth({.norm = NormPlacement::kPre}, options);
     case ResidualMethod::kPostLnInit:
-      return SetBoth({.depth_init = DepthInit::kFromTop}, WeightDistribution::kXavierNormal, options);
+      options.distribution = WeightDistribution::kXavierNormal;
+      return SetBoth({.depth_init = DepthInit::kFromTop}, options);
     case ResidualMethod::kDsInit: {
       StackMethod stack = WithBeta(1, 1);
       stack.depth_init = DepthInit::kInverseSqrt;
-      return SetBoth(stack, WeightDistribution::kXavierUniform, options);
+      return SetBoth(stack, options);
     }
     case ResidualMethod::kAdmin:
-      return SetBoth({.omega = Omega::kProfiled}, WeightDistribution::kXavierUniform, options);
+      return SetBoth({.omega = Omega::kProfiled}, options);
     case ResidualMethod::kAdminClosed:
       options.encoder = AdminClosedStack(2.0 * options.encoder_layers);
       options.decoder = AdminClosedStack(options.decoder_sublayers());
-      options.distribution = WeightDistribution::kXavierUniform;
       return;
     case ResidualMethod::kReZero:
-      return SetBoth({.norm = NormPlacement::kNone, .learned_branch_gain = true}, WeightDistribution::kXavierUniform,
-                     options);
+      return SetBoth({.norm = NormPlacement::kNone, .learned_branch_gain = true}, options);
     case ResidualMethod::kRFixup:
-      return SetBoth(RFixupStack(2.0 * options.encoder_layers + options.decoder_sublayers()),
-                     WeightDistribution::kXavierUniform, options);
+      return SetBoth(RFixupStack(2.0 * options.encoder_layers + options.decoder_sublayers()), options);
     case ResidualMethod::kDlclPre:
-      return SetBoth({.norm = NormPlacement::kPre, .combine_layers = true}, WeightDistribution::kXavierUniform,
-                     options);
+      return SetBoth({.norm = NormPlacement::kPre, .combine_layers = true}, options);
     case ResidualMethod::kDlclPost:
-      return SetBoth({.combine_layers = true}, WeightDistribution::kXavierUniform, options);
+      return SetBoth({.combine_layers = true}, options);
     case ResidualMethod::kNormFormer:
       return SetBoth(
           {.norm = NormPlacement::kPre, .attention_output_norm = true, .head_scale = true, .ffn_inner_norm = true},
-          WeightDistribution::kXavierUniform, options);
+          options);
     case ResidualMethod::kB2t:
-      return SetBoth({.skip_gain = 1}, WeightDistribution::kXavierUniform, options);
+      return SetBoth({.skip_gain = 1}, options);
     case ResidualMethod::kB2tRescaled:
       options.encoder = B2tRescaledStack(options.encoder_layers);
       options.decoder = B2tRescaledStack(options.decoder_layers);
-      options.distribution = WeightDistribution::kXavierUniform;
       return;
     case ResidualMethod::kB2tNoLn:
       options.encoder = B2tNoLnStack(options.encoder_layers, options.d_model);
       options.decoder = B2tNoLnStack(options.decoder_layers, options.d_model);
-      options.distribution = WeightDistribution::kXavierUniform;
       return;
     case ResidualMethod::kKeel:
       options.encoder = {.residual_gain = 2.0 * options.encoder_layers, .branch_input_norm = true};
       options.decoder = {.residual_gain = 1.0 * options.decoder_sublayers(), .branch_input_norm = true};
-      options.distribution = WeightDistribution::kXavierUniform;
       return;
     case ResidualMethod::kPeriLn:
-      return SetBoth({.norm = NormPlacement::kPre, .branch_output_norm = true}, WeightDistribution::kXavierUniform,
-                     options);
+      return SetBoth({.norm = NormPlacement::kPre, .branch_output_norm = true}, options);
     case ResidualMethod::kLnScaling:
-      return SetBoth({.norm = NormPlacement::kPre, .norm_gain = DepthInit::kInverseSqrt},
-                     WeightDistribution::kXavierUniform, options);
+      return SetBoth({.norm = NormPlacement::kPre, .norm_gain = DepthInit::kInverseSqrt}, options);
     case ResidualMethod::kMixLn:
-      return SetBoth({.norm = NormPlacement::kPre, .post_norm_share = 0.25}, WeightDistribution::kXavierUniform,
-                     options);
+      return SetBoth({.norm = NormPlacement::kPre, .post_norm_share = 0.25}, options);
     case ResidualMethod::kCompleteP:
       options.encoder = CompletePStack(options.encoder_layers);
       options.decoder = CompletePStack(options.decoder_layers);
-      options.distribution = WeightDistribution::kXavierUniform;
       return;
     case ResidualMethod::kResidualDual:
-      return SetBoth({.second_stream_gain = 0.05}, WeightDistribution::kXavierUniform, options);
+      return SetBoth({.second_stream_gain = 0.05}, options);
     case ResidualMethod::kMhc:
-      return SetBoth({.norm = NormPlacement::kPre, .residual_streams = 4}, WeightDistribution::kXavierUniform, options);
+      return SetBoth({.norm = NormPlacement::kPre, .residual_streams = 4}, options);
     case ResidualMethod::kMhcLite:
       return SetBoth(
-          {.norm = NormPlacement::kPre, .residual_streams = 4, .residual_mixing = HyperMixing::kPermutations},
-          WeightDistribution::kXavierUniform, options);
+          {.norm = NormPlacement::kPre, .residual_streams = 4, .residual_mixing = HyperMixing::kPermutations}, options);
     case ResidualMethod::kAttnRes:
     case ResidualMethod::kAttnResDelta:
       return SetBoth({.norm = NormPlacement::kPre,
                       .attention_residual_blocks = 16,
                       .attention_residual_delta = method == ResidualMethod::kAttnResDelta},
-                     WeightDistribution::kXavierUniform, options);
+                     options);
     case ResidualMethod::kTFixup:
       return ApplyTFixup(options);
     case ResidualMethod::kSubLn:

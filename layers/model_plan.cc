@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <initializer_list>
 
 #include "runtime/bytes.h"
 #include "runtime/math.h"
@@ -15,6 +16,10 @@ uint64_t HashBytes(std::string_view bytes) {
   uint64_t hash = 0xcbf29ce484222325;
   for (unsigned char c : bytes) hash = (hash ^ c) * 0x100000001b3;
   return hash;
+}
+
+bool IsOneOf(ParameterRole role, std::initializer_list<ParameterRole> roles) {
+  return std::ranges::find(roles, role) != roles.end();
 }
 
 }  // namespace
@@ -34,37 +39,16 @@ bool HasBranchGain(const SublayerRecord& sublayer) {
 }
 
 bool ParameterRecord::is_branch_weight() const {
-  switch (role) {
-    case ParameterRole::kQueryWeight:
-    case ParameterRole::kKeyWeight:
-    case ParameterRole::kValueWeight:
-    case ParameterRole::kOutputWeight:
-    case ParameterRole::kHiddenWeight:
-    case ParameterRole::kLinearWeight:
-    case ParameterRole::kContractionWeight:
-      return true;
-    default:
-      return false;
-  }
+  using enum ParameterRole;
+  return IsOneOf(
+      role, {kQueryWeight, kKeyWeight, kValueWeight, kOutputWeight, kHiddenWeight, kLinearWeight, kContractionWeight});
 }
 
 bool ParameterRecord::is_vector() const {
-  if (is_branch_weight()) return false;
-  switch (role) {
-    case ParameterRole::kEmbedding:
-    case ParameterRole::kTailTable:
-    case ParameterRole::kTailProjection:
-    case ParameterRole::kInputProjection:
-    case ParameterRole::kClusterWeight:
-    case ParameterRole::kConvolutionWeight:
-    case ParameterRole::kHyperMapWeight:
-    case ParameterRole::kPositionTable:
-    case ParameterRole::kGateWeight:
-    case ParameterRole::kHeadWeight:
-      return false;
-    default:
-      return true;
-  }
+  using enum ParameterRole;
+  return !is_branch_weight() &&
+         !IsOneOf(role, {kEmbedding, kTailTable, kTailProjection, kInputProjection, kClusterWeight, kConvolutionWeight,
+                         kHyperMapWeight, kPositionTable, kGateWeight, kHeadWeight});
 }
 
 std::string ModelPlan::Serialize() const {
@@ -171,19 +155,7 @@ bool ModelPlan::ReadByProductsAlone(int32_t parameter) const {
 }
 
 bool ModelPlan::uses_muon(int32_t parameter) const {
-  if (muon_steps == 0) return false;
-  switch (parameters[parameter].role) {
-    case ParameterRole::kQueryWeight:
-    case ParameterRole::kKeyWeight:
-    case ParameterRole::kValueWeight:
-    case ParameterRole::kOutputWeight:
-    case ParameterRole::kHiddenWeight:
-    case ParameterRole::kContractionWeight:
-    case ParameterRole::kLinearWeight:
-      return true;
-    default:
-      return false;
-  }
+  return muon_steps != 0 && parameters[parameter].is_branch_weight();
 }
 
 int32_t ModelPlan::BlockSublayers(Stack stack) const {

@@ -92,14 +92,9 @@ const char* RoleSuffix(ParameterRole role) {
 
 const char* StackName(Stack stack) { return stack == Stack::kEncoder ? "encoder" : "decoder"; }
 
-bool IsNorm(ParameterRole role) { return role == ParameterRole::kNormScale || role == ParameterRole::kNormShift; }
-
-bool IsClosingNorm(ParameterRole role) {
-  return role == ParameterRole::kClosingNormScale || role == ParameterRole::kClosingNormShift;
-}
-
-bool IsCombinationNorm(ParameterRole role) {
-  return role == ParameterRole::kCombinationNormScale || role == ParameterRole::kCombinationNormShift;
+// Whether it is the scale or the shift, whose role follows, of a norm.
+bool IsOf(ParameterRole scale, ParameterRole role) {
+  return role == scale || static_cast<int32_t>(role) == static_cast<int32_t>(scale) + 1;
 }
 
 // Parameters of the whole stack.
@@ -117,26 +112,18 @@ bool IsOfBranch(ParameterRole role) {
          (role >= ParameterRole::kQueryShift && role <= ParameterRole::kBranchScale);
 }
 
-bool IsInputNorm(ParameterRole role) {
-  return role == ParameterRole::kInputNormScale || role == ParameterRole::kInputNormShift;
-}
-
-bool IsOutputNorm(ParameterRole role) {
-  return role == ParameterRole::kOutputNormScale || role == ParameterRole::kOutputNormShift;
-}
-
 // Module names within a layer: fairseq's; the norms in front of a branch and behind it have none there, except
 // self-attention's "attn_ln".
 const char* ModulePrefix(SublayerKind kind, ParameterRole role) {
-  const bool norm = IsNorm(role);
+  const bool norm = IsOf(ParameterRole::kNormScale, role);
   if (role == ParameterRole::kReaderQuery || role == ParameterRole::kReaderScale) {
     return kind == SublayerKind::kSelfAttention    ? "self_attn"
            : kind == SublayerKind::kCrossAttention ? "encoder_attn"
                                                    : "ffn";
   }
   if (role == ParameterRole::kLearnedGain) return "";
-  if (IsInputNorm(role) || IsOutputNorm(role)) {
-    const bool input = IsInputNorm(role);
+  const bool input = IsOf(ParameterRole::kInputNormScale, role);
+  if (input || IsOf(ParameterRole::kOutputNormScale, role)) {
     switch (kind) {
       case SublayerKind::kSelfAttention:
         return input ? "self_attn_input_ln." : "attn_ln.";
@@ -189,11 +176,12 @@ std::string ModelPlan::ParameterName(int32_t parameter) const {
     return absl::StrCat(StackName(owner.stack), ".subsample.conv_layers.", (parameter - owner.first_parameter) / 2, ".",
                         RoleSuffix(record.role));
   }
-  if (IsClosingNorm(record.role)) return absl::StrCat(StackName(owner.stack), ".layer_norm.", RoleSuffix(record.role));
+  if (IsOf(ParameterRole::kClosingNormScale, record.role))
+    return absl::StrCat(StackName(owner.stack), ".layer_norm.", RoleSuffix(record.role));
   if (record.role == ParameterRole::kCombinationWeight) {  // the row's number
     return absl::StrCat(StackName(owner.stack), ".", RoleSuffix(record.role), ".", record.elements() - 1);
   }
-  if (IsCombinationNorm(record.role)) {
+  if (IsOf(ParameterRole::kCombinationNormScale, record.role)) {
     const int32_t row = owner.kind == SublayerKind::kSelfAttention ? owner.layer : owner.layer + 1;
     return absl::StrCat(StackName(owner.stack), ".dlcl.layer_norms.", row, ".", RoleSuffix(record.role));
   }

@@ -31,20 +31,30 @@ ParameterStore::ParameterStore(const ModelPlan& plan, const std::vector<int32_t>
 
 int64_t ParameterStore::Place(const std::vector<int32_t>& sublayers, Storage storage) {
   const auto is_mine = [&](int32_t p) { return plan_.read_storage(p) == storage; };
+  std::vector<GradientRange>& ranges = gradient_ranges_[storage == Storage::kBFloat16 ? 0 : 1];
   int64_t end = 0;
   for (const int32_t s : sublayers) {
     const SublayerRecord& sublayer = plan_.sublayers[s];
     end = AlignedSublayer(end);
     gradient_floats_ = AlignedSublayer(gradient_floats_);
+    GradientRange own{.sublayer = s, .begin = gradient_floats_};
     for (int32_t p = sublayer.first_parameter; p < sublayer.first_parameter + sublayer.parameters; ++p) {
       if (!is_mine(p)) continue;
       weight_offset_[p] = std::exchange(end, end + plan_.parameters[p].elements());
       if (plan_.UsesTable(s, p)) continue;
       gradient_offset_[p] = std::exchange(gradient_floats_, gradient_floats_ + plan_.parameters[p].elements());
     }
+    own.elements = gradient_floats_ - own.begin;
+    if (own.elements > 0) ranges.push_back(own);
     if (sublayer.table < 0 || !is_mine(sublayer.table)) continue;
     for (int32_t p = sublayer.table; plan_.UsesTable(s, p); ++p) {
-      table_uses_.push_back({s, p, std::exchange(gradient_floats_, gradient_floats_ + plan_.parameters[p].elements())});
+      const int64_t elements = plan_.parameters[p].elements();
+      const bool tied = plan_.Uses(p).size() > 1;
+      ranges.push_back({.sublayer = s,
+                        .table = p,
+                        .begin = std::exchange(gradient_floats_, gradient_floats_ + elements),
+                        .elements = elements,
+                        .tied_offset = tied ? std::exchange(tied_floats_, tied_floats_ + elements) : -1});
     }
   }
   // Tables of other stages come after what this stage updates.
@@ -182,12 +192,16 @@ Vector ParameterStore::FusedGradientVector(int32_t first, int32_t count) const {
   return {fused.data, fused.rows * fused.columns};
 }
 
+const ParameterStore::GradientRange& ParameterStore::TableRange(int32_t sublayer, int32_t parameter) const {
+  const std::vector<GradientRange>& ranges = gradient_ranges(plan_.read_storage(parameter));
+  const auto range = std::ranges::find_if(
+      ranges, [&](const GradientRange& r) { return r.sublayer == sublayer && r.table == parameter; });
+  HADAL_CHECK(range != ranges.end());  // this rank has no such table use
+  return *range;
+}
+
 Matrix ParameterStore::TableGradient(int32_t sublayer, int32_t parameter) const {
-  for (const TableUse& use : table_uses_) {
-    if (use.sublayer == sublayer && use.parameter == parameter) return View(gradients_, use.gradient_offset, parameter);
-  }
-  HADAL_CHECK(false && "this rank has no such table use");
-  return {};
+  return View(gradients_, TableRange(sublayer, parameter).begin, parameter);
 }
 
 Matrix ParameterStore::View(float* base, int64_t offset, int32_t parameter) const {

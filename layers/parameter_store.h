@@ -117,6 +117,19 @@ class ParameterStore {
   Matrix TableGradient(int32_t sublayer, int32_t parameter) const;
   Matrix TableGradient(int32_t sublayer) const { return TableGradient(sublayer, plan_.sublayers[sublayer].table); }
 
+  // Where gradients lie in AllGradients: those of a sublayer's own parameters, or of its use of one table.
+  struct GradientRange {
+    int32_t sublayer = 0, table = -1;  // table: the parameter; −1: the sublayer's own
+    int64_t begin = 0, elements = 0;
+    int64_t tied_offset = -1;  // if other sublayers use the table, too: where the use lies among all such; else −1
+  };
+  // Of the parameters that kernels read as `storage`, ascending.
+  const std::vector<GradientRange>& gradient_ranges(Storage storage) const {
+    return gradient_ranges_[storage == Storage::kBFloat16 ? 0 : 1];
+  }
+  const GradientRange& TableRange(int32_t sublayer, int32_t parameter) const;
+  int64_t tied_floats() const { return tied_floats_; }  // of all uses with a tied_offset
+
   // All gradients of this rank as one range. Zeroed at the start of a step; scratch after the step (runtime/arena.h).
   Vector AllGradients() const { return {gradients_, gradient_floats_}; }
 
@@ -140,14 +153,9 @@ class ParameterStore {
   // For each parameter the offset in elements of its weight (rounded or fp32) and of its gradient; -1: not on this
   // rank.
   std::vector<int64_t> weight_offset_, gradient_offset_;
-  // The offset of the gradient of one use of a table.
-  struct TableUse {
-    int32_t sublayer = 0, parameter = 0;
-    int64_t gradient_offset = 0;
-  };
-  std::vector<TableUse> table_uses_;
+  std::vector<GradientRange> gradient_ranges_[2];  // bf16, fp32
 
-  int64_t rounded_elements_ = 0, weight_floats_ = 0, gradient_floats_ = 0;
+  int64_t rounded_elements_ = 0, weight_floats_ = 0, gradient_floats_ = 0, tied_floats_ = 0;
   // The masters of the rounded elements [begin, end) start at `offset` of the masters; 16-byte aligned if the rounded
   // elements are.
   struct MasterRun {

@@ -22,6 +22,7 @@
 
 #include <cstdint>
 
+#include "layers/branch_parts.h"
 #include "layers/chunk_part.h"
 #include "layers/model_plan.h"
 
@@ -37,7 +38,7 @@ class SecondStreamEnd final : public ChunkPart {
     ConstAnyMatrix x;    // [R, d]
     ConstMatrix second;  // d [R, d]
     AnyMatrix normed;    // scratch [R, d], stored as products read it
-    Vector mean, rstd;   // [R] (=)
+    float* statistics;   // [2·R] (=)
     AnyMatrix y;         // [R, d] (=)
   };
   // y = x + LN(second).
@@ -46,11 +47,7 @@ class SecondStreamEnd final : public ChunkPart {
   void BackwardInput(const SublayerContext& context, const PartTensors& tensors, int32_t step) const override;
 
  private:
-  // Views of `saved`.
-  static Vector Mean(std::byte* saved, int64_t rows) { return {reinterpret_cast<float*>(saved), rows}; }
-  static Vector Rstd(std::byte* saved, int64_t rows) { return {reinterpret_cast<float*>(saved) + rows, rows}; }
-
-  int32_t norm_scale_;  // parameter; its shift follows
+  PlainNorm norm_;
   int64_t rows_;
 };
 

@@ -19,9 +19,7 @@
 //
 // Tensors: reads x and, in a decoder, encoder_output; writes y. Backward is in place (d_x is d_y's memory), except if x
 // is a history: then it overwrites d_y and adds to d_x, the history's gradient, in fp32.
-// Pending: the gradient of the branch's output [R, d], then the branch's own pending tensors.
-// Numerics: the division of a model into segments does not change any bit.
-// Thread safety: const after construction; one micro-batch at a time per workspace.
+// Pending, numerics, threads: segment_frame.h.
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -34,29 +32,22 @@
 #include "layers/chunk_part.h"
 #include "layers/layer_combination.h"
 #include "layers/model_plan.h"
+#include "layers/segment_frame.h"
 #include "runtime/check.h"
 #include "runtime/profiler.h"
 
 namespace hadal {
 namespace {
 
-class Segment final : public ChunkPart {
+class Segment final : public SegmentFrame {
  public:
   // Sublayers [first, last) of the plan.  REQUIRES: first < last; residual sublayers of one stack and one placement of
   // norms.
   Segment(const ModelPlan& plan, int32_t first, int32_t last, const ActivationCapacity& capacity);
 
-  int64_t saved_bytes() const override { return kept_.bytes() + input_.bytes(); }
-  int64_t saved_input_bytes() const override { return input_.bytes(); }
-  int32_t steps() const override { return last_ - first_; }
-  int64_t pending_bytes(int32_t step) const override {
-    return branch_pending_ + branches_[step]->PendingBytes(capacity_);
-  }
   // Calls the context's progress callback after each sublayer.
   void Forward(const SublayerContext& context, const PartTensors& tensors) const override;
   void BackwardInput(const SublayerContext& context, const PartTensors& tensors, int32_t step) const override;
-  // Calls the context's progress callback at its end.
-  void BackwardWeight(const SublayerContext& context, const PartTensors& tensors, int32_t step) const override;
 
  private:
   // A tensor's place in `saved`, or in saved_input.
@@ -80,126 +71,86 @@ class Segment final : public ChunkPart {
     int32_t omega = -1;                              // parameter; -1: none
     int32_t closing_shift = -1, closing_scale = -1;  // parameters; -1: none
   };
-  // The tensors as seen by the sublayers: x is the input of the first one, after the combination if any.  [R, d].
-  // saved_input is not null.
-  struct Layers : PartTensors {};
 
   Joint MakeJoint(const ModelPlan& plan, size_t index);
   // Returns whether the norm at the end of the segment writes a type other than y's. This is so for the norm of a
   // pre-norm layer's output, which is stored in a history.
-  bool NormedApart() const { return output_storage_ != compute_storage_; }
-  // `rows`: R.
-  Layers BehindCombination(const PartTensors& tensors, int64_t rows) const;
-  void ForwardJoint(const SublayerContext& context, size_t index, ConstAnyMatrix branch, const Layers& t) const;
-  void BackwardJoint(const SublayerContext& context, size_t index, ConstAnyMatrix d_normed, const Layers& t) const;
+  bool NormedApart() const { return output_storage_ != storage_; }
+  // The tensors as seen by the sublayers: x [R, d] is the input of the first one, after the combination if any.
+  Tensors With(const SublayerContext& context, const PartTensors& tensors) const override;
+  void ForwardJoint(const SublayerContext& context, size_t index, ConstAnyMatrix branch, const Tensors& t) const;
+  void BackwardJoint(const SublayerContext& context, size_t index, ConstAnyMatrix d_normed, const Tensors& t) const;
   // Returns the sum of joint `index`.
-  AnyMatrix SumOf(size_t index, const Layers& t) const;
+  AnyMatrix SumOf(size_t index, const Tensors& t) const;
   // Returns the gradient of joint `index`'s norm output in the compute type; empty without a norm.
-  ConstAnyMatrix NormedGradient(const SublayerContext& context, size_t index, const Layers& t) const;
+  ConstAnyMatrix NormedGradient(const SublayerContext& context, size_t index, const Tensors& t) const;
   // Computes the backward of the closing scalars, in place.
-  void BackwardClosing(const SublayerContext& context, const Layers& t) const;
+  void BackwardClosing(const SublayerContext& context, const Tensors& t) const;
   // Report tensors of joint `index` to the observer: its results, and the gradients before and after its backward.
-  void ObserveForward(const SublayerContext& context, size_t index, const Layers& t) const;
+  void ObserveForward(const SublayerContext& context, size_t index, const Tensors& t) const;
   void ObserveBackwardBefore(const SublayerContext& context, size_t index, ConstAnyMatrix d_normed,
-                             const Layers& t) const;
-  void ObserveBackwardAfter(const SublayerContext& context, size_t index, const Layers& t) const;
+                             const Tensors& t) const;
+  void ObserveBackwardAfter(const SublayerContext& context, size_t index, const Tensors& t) const;
   // Returns where joint `index` keeps its sum.
-  AnyMatrix KeptSum(size_t index, const Layers& t) const;
+  AnyMatrix KeptSum(size_t index, const Tensors& t) const;
   // Returns the residual stream after joint `index` (index 0: x).
-  ConstAnyMatrix ResidualAfter(size_t index, const Layers& t) const;
-  // Returns the input of sublayer `index` of this segment.
-  ConstAnyMatrix BranchInput(size_t index, const Layers& t) const;
-  // Returns the tensors for the backward of branch `index`.
-  PartTensors BranchTensors(const SublayerContext& context, size_t index, const Layers& t) const;
-  // Returns the gradient of the current branch's output, at the start of `pending`.
-  AnyMatrix BranchGradient(const Layers& t) const { return {t.pending, t.d_y.rows, d_model_, compute_storage_}; }
-  // Return `rows` rows at an offset into `saved`: in the residual stream's type, and in the compute type.
+  ConstAnyMatrix ResidualAfter(size_t index, const Tensors& t) const;
+  ConstAnyMatrix BranchInput(size_t index, const Tensors& t) const override;
+  Vector StatisticAt(int64_t offset, const Tensors& t) const {
+    return {FloatsAt(t.saved_input, offset, t.rows, 1).data, t.rows};
+  }
+  // Returns `rows` rows at an offset into `saved`, in the residual stream's type.
   AnyMatrix ResidualAt(std::byte* saved, int64_t offset, int64_t rows) const {
     return {saved + offset, rows, d_model_, residual_storage_};
   }
-  AnyMatrix ProductAt(std::byte* saved, int64_t offset, int64_t rows) const {
-    return {saved + offset, rows, d_model_, compute_storage_};
-  }
 
-  int32_t first_, last_;
-  ActivationCapacity capacity_;
+  int32_t last_;
   bool pre_norm_;
-  int64_t d_model_;
-  double dropout_;
-  Storage compute_storage_, residual_storage_, output_storage_;
-  SavedTensors<std::byte> kept_{nullptr}, input_{nullptr};  // compute sizes only: of `saved` and of saved_input
+  Storage residual_storage_, output_storage_;
   std::optional<LayerCombination> combination_;
   int64_t combination_saved_ = 0, combined_ = 0;  // the combination's saved tensors in saved_input; its result
-  std::vector<std::unique_ptr<Branch>> branches_;
-  std::vector<SavedBytes> branch_saved_;  // offsets of each branch's saved tensors
-  int64_t branch_pending_ = 0;            // offset of the branch's pending tensors
-  std::vector<Joint> joints_;             // branches + 1
-  std::vector<bool> skipped_from_;        // whether a later joint adds the sublayer's input
+  std::vector<Joint> joints_;                     // branches + 1
+  std::vector<bool> skipped_from_;                // whether a later joint adds the sublayer's input
 };
 
-float* FloatsAt(std::byte* saved, int64_t offset) { return reinterpret_cast<float*>(saved + offset); }
-
 Segment::Segment(const ModelPlan& plan, int32_t first, int32_t last, const ActivationCapacity& capacity)
-    : first_(first),
+    : SegmentFrame(plan, first, last, capacity),
       last_(last),
-      capacity_(capacity),
       pre_norm_(plan.sublayers[first].norm == NormPlacement::kPre),
-      d_model_(plan.options.d_model),
-      dropout_(plan.options.dropout),
-      compute_storage_(plan.compute_storage),
-      residual_storage_(plan.residual_storage(plan.sublayers[first].stack)),
-      output_storage_(plan.segment_storage(plan.sublayers[first].stack, last)) {
-  HADAL_CHECK_LT(first, last);
+      residual_storage_(plan.residual_storage(stack_)),
+      output_storage_(plan.segment_storage(stack_, last)) {
   for (int32_t s = first; s < last; ++s) HADAL_CHECK(plan.sublayers[s].norm == plan.sublayers[first].norm);
-  const Stack stack = plan.sublayers[first].stack;
-  const int64_t rows = capacity.rows(stack);
-  // Every offset is on 16 bytes, because on a device a product's bits depend on the alignment of its rows.
-  const auto reserve_in = [](SavedTensors<std::byte>& tensors, int64_t bytes) {
-    const int64_t offset = tensors.bytes();
-    tensors.TakeBytes(bytes);
-    return offset;
-  };
-  const auto keep = [&](int64_t bytes) { return reserve_in(kept_, bytes); };
-  const auto keep_for_input = [&](int64_t bytes) { return reserve_in(input_, bytes); };
-  const int64_t floats = BytesOf(Storage::kFloat32);
-  const int64_t of_residual = rows * d_model_ * BytesOf(residual_storage_);
-  const int64_t of_product = rows * d_model_ * BytesOf(compute_storage_);
-  if (plan.Combines(stack)) {
+  // [R, d] in the residual stream's type, and in the compute type.
+  const auto residual = [&](SavedTensors& tensors) { return Reserve(tensors, d_model_, residual_storage_); };
+  const auto product = [&](SavedTensors& tensors) { return Reserve(tensors, d_model_, storage_); };
+  if (plan.Combines(stack_)) {
     HADAL_CHECK_EQ(plan.NextCut(first + 1), last);
-    combination_.emplace(plan, first, rows);
-    combination_saved_ = keep_for_input(combination_->saved_bytes());
-    combined_ = keep(of_residual);
+    combination_.emplace(plan, first, capacity.rows(stack_));
+    combination_saved_ = input_.Reserve(combination_->saved_bytes());
+    combined_ = residual(kept_);
   }
   const size_t count = last - first;
   skipped_from_.assign(count, false);
   for (size_t j = 0; j <= count; ++j) {
     Joint joint = MakeJoint(plan, j);
     const bool is_output = j == count;
-    if (j > 0 && plan.sublayers[first + j - 1].learned_gain >= 0) joint.branch = keep_for_input(of_product);
+    if (j > 0 && plan.sublayers[first + j - 1].learned_gain >= 0) joint.branch = product(input_);
     const bool has_norm = joint.norm_scale >= 0;
     // The norm's input has a place in `saved`, except at joint 0, where it is x. A sum that is the segment's output is
     // written to `out`.
     const bool sum_is_output = is_output && joint.closing_shift < 0 && output_storage_ == residual_storage_;
     if (j > 0 && (has_norm || !sum_is_output)) {
       joint.sum.in_input = plan.sublayers[first].norm != NormPlacement::kNone;
-      joint.sum.offset = joint.sum.in_input ? keep_for_input(of_residual) : keep(of_residual);
+      joint.sum.offset = residual(joint.sum.in_input ? input_ : kept_);
     }
     if (has_norm) {
-      if (!is_output || NormedApart()) joint.normed = keep(of_product);
-      joint.mean = keep_for_input(rows * floats);
-      joint.rstd = keep_for_input(rows * floats);
-    } else if (!is_output && !pre_norm_ && residual_storage_ != compute_storage_) {
-      joint.rounded = keep(of_product);
+      if (!is_output || NormedApart()) joint.normed = product(kept_);
+      for (int64_t* at : {&joint.mean, &joint.rstd}) *at = Reserve(input_, 1);
+    } else if (!is_output && !pre_norm_ && residual_storage_ != storage_) {
+      joint.rounded = product(kept_);
     }
     joints_.push_back(joint);
-    if (is_output) break;
-    branches_.push_back(MakeBranch(plan, first + static_cast<int32_t>(j)));
-    const SavedBytes bytes = branches_.back()->BytesToSave(capacity);
-    branch_saved_.push_back({.kept = keep(bytes.kept), .input = keep_for_input(bytes.input)});
   }
-  SavedTensors<std::byte> pending(nullptr);
-  pending.TakeBytes(of_product);
-  branch_pending_ = pending.bytes();
 }
 
 Segment::Joint Segment::MakeJoint(const ModelPlan& plan, size_t index) {
@@ -233,31 +184,30 @@ Segment::Joint Segment::MakeJoint(const ModelPlan& plan, size_t index) {
   return joint;
 }
 
-Segment::Layers Segment::BehindCombination(const PartTensors& tensors, int64_t rows) const {
-  Layers t{tensors};
-  if (t.saved_input == nullptr) t.saved_input = t.saved + kept_.bytes();
-  if (combination_) t.x = ResidualAt(tensors.saved, combined_, rows);
+Segment::Tensors Segment::With(const SublayerContext& context, const PartTensors& tensors) const {
+  Tensors t = SegmentFrame::With(context, tensors);
+  if (combination_) t.x = ResidualAt(t.saved, combined_, t.rows);
   return t;
 }
 
-ConstAnyMatrix Segment::ResidualAfter(size_t index, const Layers& t) const {
+ConstAnyMatrix Segment::ResidualAfter(size_t index, const Tensors& t) const {
   if (index == 0) return t.x;
   const Joint& joint = joints_[index];
-  return joint.output_is_normed ? ResidualAt(t.saved, joint.normed, t.x.rows) : KeptSum(index, t);
+  return joint.output_is_normed ? ResidualAt(t.saved, joint.normed, t.rows) : KeptSum(index, t);
 }
 
-AnyMatrix Segment::KeptSum(size_t index, const Layers& t) const {
+AnyMatrix Segment::KeptSum(size_t index, const Tensors& t) const {
   const SavedOffset& sum = joints_[index].sum;
-  return ResidualAt(sum.in_input ? t.saved_input : t.saved, sum.offset, t.x.rows);
+  return ResidualAt(sum.in_input ? t.saved_input : t.saved, sum.offset, t.rows);
 }
 
-ConstAnyMatrix Segment::BranchInput(size_t index, const Layers& t) const {
+ConstAnyMatrix Segment::BranchInput(size_t index, const Tensors& t) const {
   const Joint& joint = joints_[index];
-  if (pre_norm_) return ProductAt(t.saved, joint.normed, t.x.rows);
-  return joint.rounded >= 0 ? ProductAt(t.saved, joint.rounded, t.x.rows) : ResidualAfter(index, t);
+  if (pre_norm_) return ProductAt(t.saved, joint.normed, t.rows);
+  return joint.rounded >= 0 ? ProductAt(t.saved, joint.rounded, t.rows) : ResidualAfter(index, t);
 }
 
-AnyMatrix Segment::SumOf(size_t index, const Layers& t) const {
+AnyMatrix Segment::SumOf(size_t index, const Tensors& t) const {
   const Joint& joint = joints_[index];
   const bool is_output = index == branches_.size() && !joint.output_is_normed && joint.closing_shift < 0 &&
                          output_storage_ == residual_storage_;
@@ -265,48 +215,41 @@ AnyMatrix Segment::SumOf(size_t index, const Layers& t) const {
 }
 
 void Segment::Forward(const SublayerContext& context, const PartTensors& tensors) const {
-  const Layers t = BehindCombination(tensors, tensors.y.rows);
+  const Tensors t = With(context, tensors);
   if (combination_) {
     combination_->Combine(context.stream, context.parameters, tensors.x, t.saved_input + combination_saved_,
-                          ResidualAt(t.saved, combined_, t.y.rows));
+                          ResidualAt(t.saved, combined_, t.rows));
   }
   if (pre_norm_ || joints_[0].rounded >= 0) ForwardJoint(context, 0, {}, t);
   for (size_t i = 0; i < branches_.size(); ++i) {
-    const int32_t sublayer = first_ + static_cast<int32_t>(i);
+    const int32_t sublayer = SublayerAt(i);
     const ProfilerRange range(context.stream, "sublayer", sublayer);
     const int64_t kept = joints_[i + 1].branch;
-    const AnyMatrix branch = kept < 0 ? context.workspace.branch(t.x.rows) : ProductAt(t.saved_input, kept, t.x.rows);
-    branches_[i]->Forward(context, {.x = BranchInput(i, t),
-                                    .encoder_output = t.encoder_output,
-                                    .y = branch,
-                                    .saved = t.saved + branch_saved_[i].kept,
-                                    .saved_input = t.saved_input + branch_saved_[i].input});
-    context.Observe({.tensor = DepthTensor::kBranch, .sublayer = sublayer, .values = branch});
-    ForwardJoint(context, i + 1, branch, t);
+    PartTensors of_branch = BranchTensors(context, i, t);
+    of_branch.y = kept < 0 ? context.workspace.branch(t.rows) : ProductAt(t.saved_input, kept, t.rows);
+    branches_[i].branch->Forward(context, of_branch);
+    context.Observe({.tensor = DepthTensor::kBranch, .sublayer = sublayer, .values = of_branch.y});
+    ForwardJoint(context, i + 1, of_branch.y, t);
     context.Progress();
   }
 }
 
-void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstAnyMatrix branch, const Layers& t) const {
+void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstAnyMatrix branch,
+                           const Tensors& t) const {
   const Joint& joint = joints_[index];
   const bool is_output = index == branches_.size();
   const bool has_norm = joint.norm_scale >= 0;
-  const int64_t rows = t.x.rows;
+  const int64_t rows = t.rows;
   ResidualNormForwardArgs args{.residual = t.x};
   if (index > 0) {
     args.residual = ResidualAfter(index - 1, t);
-    const int32_t sublayer = first_ + static_cast<int32_t>(index) - 1;
+    const int32_t sublayer = SublayerAt(index - 1);
     const SublayerRecord& record = context.plan().sublayers[sublayer];
     args.branch = branch;
-    if (const int32_t bias = branches_[index - 1]->output_bias(); bias >= 0) {
-      args.bias = context.parameters.WeightVector(bias);
-    }
-    if (record.learned_gain >= 0) args.learned_branch_gain = context.parameters.WeightVector(record.learned_gain);
+    SetBranch(context, index - 1, t, args);
+    args.learned_branch_gain = context.parameters.WeightVector(record.learned_gain);
     args.residual_gain = record.residual_gain;
     args.learned_residual_gain = context.parameters.WeightVector(joint.omega);
-    args.branch_gain = BranchGain(record, context.scalars.growth_update());
-    args.device_branch_gain = context.DeviceBranchGain(sublayer);
-    args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
     if (joint.skip_from >= 0) {
       args.skip = ResidualAfter(joint.skip_from, t);
       args.skip_gain = record.skip_gain;
@@ -322,8 +265,8 @@ void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstAn
     args.form = context.plan().norm_form();
     args.norm_gain = joint.norm_gain;
     args.normed = is_output && !NormedApart() ? t.y : ProductAt(t.saved, joint.normed, rows);
-    args.mean = {FloatsAt(t.saved_input, joint.mean), rows};
-    args.rstd = {FloatsAt(t.saved_input, joint.rstd), rows};
+    args.mean = StatisticAt(joint.mean, t);
+    args.rstd = StatisticAt(joint.rstd, t);
   }
   if (index > 0 || has_norm) ResidualNormForward(context.stream, args);
   if (is_output && has_norm && NormedApart()) Convert(context.stream, {.from = args.normed, .to = t.y});
@@ -342,7 +285,7 @@ void Segment::ForwardJoint(const SublayerContext& context, size_t index, ConstAn
   if (context.observer != nullptr) ObserveForward(context, index, t);
 }
 
-void Segment::ObserveForward(const SublayerContext& context, size_t index, const Layers& t) const {
+void Segment::ObserveForward(const SublayerContext& context, size_t index, const Tensors& t) const {
   const Joint& joint = joints_[index];
   const int32_t closed = first_ + static_cast<int32_t>(index) - 1;
   const bool is_output = index == branches_.size();
@@ -370,16 +313,17 @@ void Segment::ObserveForward(const SublayerContext& context, size_t index, const
 }
 
 void Segment::BackwardInput(const SublayerContext& context, const PartTensors& tensors, int32_t step) const {
-  const Layers t = BehindCombination(tensors, tensors.d_y.rows);
+  const Tensors t = With(context, tensors);
   const size_t index = static_cast<size_t>(step) + 1;  // the joint that ends the sublayer
   const ProfilerRange range(context.stream, "sublayer", first_ + step);
   if (index == branches_.size()) BackwardClosing(context, t);
   BackwardJoint(context, index, NormedGradient(context, index, t), t);
-  branches_[step]->BackwardInput(context, BranchTensors(context, step, t), /*accumulate=*/!pre_norm_);
+  PartTensors of_branch = BranchTensors(context, step, t);
+  if (!pre_norm_) of_branch.d_x = t.d_y;
+  branches_[step].branch->BackwardInput(context, of_branch, /*accumulate=*/!pre_norm_);
   if (skipped_from_[step]) {  // d_y += the gradient through the skip
-    ResidualNormForward(
-        context.stream,
-        {.residual = t.d_y, .branch = context.workspace.layer_input_gradient(t.d_y.rows), .sum = t.d_y});
+    ResidualNormForward(context.stream,
+                        {.residual = t.d_y, .branch = context.workspace.layer_input_gradient(t.rows), .sum = t.d_y});
   }
   if (step > 0) return;
   if (pre_norm_) BackwardJoint(context, 0, NormedGradient(context, 0, t), t);
@@ -393,34 +337,16 @@ void Segment::BackwardInput(const SublayerContext& context, const PartTensors& t
   }
 }
 
-void Segment::BackwardWeight(const SublayerContext& context, const PartTensors& tensors, int32_t step) const {
-  const ProfilerRange range(context.stream, "sublayer", first_ + step);
-  const Layers t = BehindCombination(tensors, tensors.d_y.rows);
-  branches_[step]->BackwardWeight(context, BranchTensors(context, step, t));
-  context.Progress();
-}
-
-PartTensors Segment::BranchTensors(const SublayerContext& context, size_t index, const Layers& t) const {
-  return {.x = BranchInput(index, t),
-          .encoder_output = t.encoder_output,
-          .saved = t.saved + branch_saved_[index].kept,
-          .saved_input = t.saved_input + branch_saved_[index].input,
-          .d_y = BranchGradient(t),
-          .d_x = pre_norm_ ? context.workspace.branch_input_gradient(t.d_y.rows) : t.d_y,
-          .d_encoder_output = t.d_encoder_output,
-          .pending = t.pending + branch_pending_};
-}
-
-ConstAnyMatrix Segment::NormedGradient(const SublayerContext& context, size_t index, const Layers& t) const {
-  const AnyMatrix d_input = context.workspace.branch_input_gradient(t.d_y.rows);
+ConstAnyMatrix Segment::NormedGradient(const SublayerContext& context, size_t index, const Tensors& t) const {
+  const AnyMatrix d_input = context.workspace.branch_input_gradient(t.rows);
   if (index < branches_.size() && pre_norm_) return d_input;  // of the branch that follows
   if (!joints_[index].output_is_normed) return {};
-  if (index < branches_.size() || compute_storage_ == residual_storage_) return t.d_y;
+  if (index < branches_.size() || storage_ == residual_storage_) return t.d_y;
   Convert(context.stream, {.from = t.d_y, .to = d_input});
   return d_input;
 }
 
-void Segment::BackwardClosing(const SublayerContext& context, const Layers& t) const {
+void Segment::BackwardClosing(const SublayerContext& context, const Tensors& t) const {
   const Joint& joint = joints_.back();
   if (joint.closing_shift < 0) return;
   ShiftScaleBackward(context.stream, {.dy = t.d_y,
@@ -434,14 +360,14 @@ void Segment::BackwardClosing(const SublayerContext& context, const Layers& t) c
 }
 
 void Segment::BackwardJoint(const SublayerContext& context, size_t index, ConstAnyMatrix d_normed,
-                            const Layers& t) const {
+                            const Tensors& t) const {
   const Joint& joint = joints_[index];
-  const int64_t rows = t.d_y.rows;
+  const int64_t rows = t.rows;
   if (context.observer != nullptr) ObserveBackwardBefore(context, index, d_normed, t);
   ResidualNormBackwardArgs args{.d_normed = d_normed, .d_residual = t.d_y};
   if (!joint.output_is_normed) args.d_sum = t.d_y;
   if (index > 0) {
-    const int32_t sublayer = first_ + static_cast<int32_t>(index) - 1;
+    const int32_t sublayer = SublayerAt(index - 1);
     const SublayerRecord& record = context.plan().sublayers[sublayer];
     args.residual_gain = record.residual_gain;
     if (joint.omega >= 0) {
@@ -449,10 +375,7 @@ void Segment::BackwardJoint(const SublayerContext& context, size_t index, ConstA
       args.learned_residual_gain = context.parameters.WeightVector(joint.omega);
       args.d_learned_residual_gain = context.parameters.GradientVector(joint.omega);
     }
-    args.branch_gain = BranchGain(record, context.scalars.growth_update());
-    args.device_branch_gain = context.DeviceBranchGain(sublayer);
-    args.dropout = context.MakeDropout(dropout_, sublayer, RandomSite::kResidual);
-    args.d_branch = BranchGradient(t);
+    SetBranch(context, index - 1, t, args);
     args.second_gain = record.second_gain;
     args.d_second = t.d_second;
     args.second_starts = !t.d_second.empty() && context.plan().begins_stack(sublayer);
@@ -460,10 +383,6 @@ void Segment::BackwardJoint(const SublayerContext& context, size_t index, ConstA
       args.d_skip = context.workspace.layer_input_gradient(rows);
       context.stream.Clear(args.d_skip.data, rows * d_model_ * int64_t{sizeof(float)});
       args.skip_gain = record.skip_gain;
-    }
-    if (const int32_t bias = branches_[index - 1]->output_bias(); bias >= 0) {
-      args.bias = context.parameters.WeightVector(bias);
-      args.d_bias = context.parameters.GradientVector(bias);
     }
     if (record.learned_gain >= 0) {
       args.branch = ProductAt(t.saved_input, joint.branch, rows);
@@ -473,8 +392,8 @@ void Segment::BackwardJoint(const SublayerContext& context, size_t index, ConstA
   }
   if (joint.norm_scale >= 0) {
     args.sum = index == 0 ? t.x : ConstAnyMatrix(KeptSum(index, t));
-    args.mean = {FloatsAt(t.saved_input, joint.mean), rows};
-    args.rstd = {FloatsAt(t.saved_input, joint.rstd), rows};
+    args.mean = StatisticAt(joint.mean, t);
+    args.rstd = StatisticAt(joint.rstd, t);
     args.scale = context.parameters.WeightVector(joint.norm_scale);
     args.norm_gain = joint.norm_gain;
     args.form = context.plan().norm_form();
@@ -488,7 +407,7 @@ void Segment::BackwardJoint(const SublayerContext& context, size_t index, ConstA
 }
 
 void Segment::ObserveBackwardBefore(const SublayerContext& context, size_t index, ConstAnyMatrix d_normed,
-                                    const Layers& t) const {
+                                    const Tensors& t) const {
   const int32_t closed = first_ + static_cast<int32_t>(index) - 1;
   if (!pre_norm_) {
     context.Observe({.tensor = DepthTensor::kOutputGradient, .sublayer = closed, .values = t.d_y});
@@ -499,7 +418,7 @@ void Segment::ObserveBackwardBefore(const SublayerContext& context, size_t index
   }
 }
 
-void Segment::ObserveBackwardAfter(const SublayerContext& context, size_t index, const Layers& t) const {
+void Segment::ObserveBackwardAfter(const SublayerContext& context, size_t index, const Tensors& t) const {
   const int32_t closed = first_ + static_cast<int32_t>(index) - 1;
   const float gain = context.plan().sublayers[closed].residual_gain;
   // The kernel writes r·∂L/∂s and keeps ∂L/∂s in registers. Where Admin's vector multiplies r, or where the gradient of
@@ -518,9 +437,8 @@ void Segment::ObserveBackwardAfter(const SublayerContext& context, size_t index,
 std::unique_ptr<Branch> MakeKind(const ModelPlan& plan, int32_t sublayer) {
   switch (plan.sublayers[sublayer].kind) {
     case SublayerKind::kSelfAttention:
-      return MakeSelfAttention(plan, sublayer);
     case SublayerKind::kCrossAttention:
-      return MakeCrossAttention(plan, sublayer);
+      return MakeAttention(plan, sublayer);
     case SublayerKind::kFeedForward:
       return MakeFeedForward(plan, sublayer);
     default:

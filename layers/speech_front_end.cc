@@ -82,7 +82,7 @@ void SpeechFrontEnd::Bind(const Arena& arena) {
 
 int64_t SpeechFrontEnd::saved_bytes() const {
   if (!training_) return 0;
-  SavedTensors<std::byte> saved(nullptr);
+  SavedTensors saved(nullptr);
   saved.Take(storage_, kConvolutionStride * rows_, channels_);
   saved.Take(storage_, rows_, 2 * width_);
   return saved.bytes();
@@ -104,7 +104,7 @@ SpeechFrontEnd::Both SpeechFrontEnd::Convolutions(const SublayerContext& context
   const int64_t rows = batch.source_rows();
   const int64_t inner_rows = on_device ? kConvolutionStride * rows : inner_offsets_[sentences];
   HADAL_CHECK_LE(rows, rows_);
-  SavedTensors<std::byte> saved(tensors.saved);
+  SavedTensors saved(tensors.saved);
   const ConstTokens inner_offsets(inner_offsets_, sentences + 1);
   Both both = {
       .first = {.weight = first_parameter_,

@@ -112,24 +112,23 @@ void TokenEmbedding::Bind(const Arena& arena) {
 
 int64_t TokenEmbedding::saved_bytes() const {
   if (!norm_.present()) return 0;
-  SavedTensors<std::byte> saved(nullptr);
+  SavedTensors saved(nullptr);
   saved.Take(storage_, rows_, width_);
   saved.TakeFloats(2, rows_);
   return saved.bytes();
 }
 
 TokenEmbedding::Saved TokenEmbedding::SavedIn(std::byte* memory, int64_t rows) const {
-  SavedTensors<std::byte> saved(memory);
+  SavedTensors saved(memory);
   const AnyMatrix sum = saved.Take(storage_, rows_, width_);
-  const Matrix statistics = saved.TakeFloats(2, rows_);
-  return {sum.Rows(0, rows), {statistics.row(0), rows}, {statistics.row(1), rows}};
+  return {sum.Rows(0, rows), saved.TakeFloats(2, rows_).data};
 }
 
 // The residual connection's kernel twice: the norm alone, then without its residual, 0·sum + dropout(normed).
 void TokenEmbedding::Norm(const Stream& stream, const ParameterStore& parameters, const Workspace& workspace,
                           const Saved& saved, const Dropout& dropout, AnyMatrix y) const {
   const AnyMatrix normed = workspace.branch(y.rows);
-  norm_.Forward(stream, parameters, saved.sum, normed, saved.mean, saved.rstd);
+  norm_.Forward(stream, parameters, saved.sum, normed, saved.statistics);
   ResidualNormForward(stream,
                       {.residual = saved.sum, .branch = normed, .residual_gain = 0, .dropout = dropout, .sum = y});
 }
@@ -188,7 +187,7 @@ void TokenEmbedding::ForwardAt(const Stream& stream, const ParameterStore& param
                             .device_tokens = device_tokens,
                             .x = x});
   if (!norm_.present()) return;
-  Norm(stream, parameters, workspace, {x, workspace.row_loss(x.rows), workspace.row_nll(x.rows)}, Dropout(), x);
+  Norm(stream, parameters, workspace, {x, workspace.row_loss(x.rows).data}, Dropout(), x);
 }
 
 void TokenEmbedding::BackwardNorm(const SublayerContext& context, const PartTensors& tensors) const {
@@ -199,7 +198,7 @@ void TokenEmbedding::BackwardNorm(const SublayerContext& context, const PartTens
                                         .dropout = context.MakeDropout(dropout_, sublayer_, RandomSite::kResidual),
                                         .d_residual = tensors.d_y,
                                         .d_branch = d_normed});
-  norm_.Backward(context, saved.sum, saved.mean, saved.rstd, d_normed, tensors.d_y);
+  norm_.Backward(context, saved.sum, saved.statistics, d_normed, tensors.d_y);
 }
 
 void TokenEmbedding::BackwardInput(const SublayerContext& context, const PartTensors& tensors, int32_t) const {

@@ -77,7 +77,7 @@ class TokenEmbedding final : public ChunkPart {
   // What the norm reads and its statistics.
   struct Saved {
     AnyMatrix sum;
-    Vector mean, rstd;
+    float* statistics = nullptr;
   };
   // The first `rows` rows in `memory`, saved_bytes() bytes.
   Saved SavedIn(std::byte* memory, int64_t rows) const;

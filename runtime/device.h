@@ -78,8 +78,8 @@ class Device {
   // Whether all work enqueued so far is done. Does not wait.
   virtual bool Idle() = 0;
 
-  // Starts a capture: kernels, products, CopyWithin and Clear are recorded instead of run. Until EndCapture no other
-  // call may be made by this thread (aborts).
+  // Starts a capture: kernels, products, CopyWithin, Clear and a branch's events are recorded instead of run. Until
+  // EndCapture no other call may be made by this thread (aborts).
   virtual void BeginCapture() = 0;
   virtual bool capturing() const = 0;
   // Ends the capture and returns the graph. Errors: ResourceExhausted if the graph does not fit into device memory;

@@ -1,7 +1,7 @@
 // A device's queues beside its main queue (CUDA streams), and events that connect queues. Work on such a queue, mostly
 // transfers, runs concurrently with the main queue's kernels and can wait for them on the device (Await). The main
-// queue never waits for another queue: the host launches kernels that need a transfer after it has seen the transfer's
-// event (Reached).
+// queue waits only for branches of it: kernels behind nothing but an event of it, also in a capture. It never waits for
+// a transfer: the host launches kernels that need one after it has seen the transfer's event (Reached).
 //
 //   kernels … Record(ready, main)            the host continues
 //   Await(queue, ready); transfer on queue   starts when those kernels are done
@@ -36,7 +36,7 @@ class DeviceQueues {
 
   // The event now stands for all work enqueued on `queue` so far.
   virtual void Record(Event event, Queue queue) = 0;
-  // Work enqueued on `queue` from now on runs after the event. REQUIRES: recorded; `queue` is not the main queue.
+  // Work enqueued on `queue` from now on runs after the event. REQUIRES: recorded; of a branch, for the main queue.
   virtual void Await(Queue queue, Event event) = 0;
   // Whether all work that the event stands for is done. REQUIRES: recorded.
   virtual bool Reached(Event event) = 0;

@@ -1,6 +1,5 @@
 #include "runtime/files.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -11,7 +10,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <memory>
+#include <filesystem>
+#include <iterator>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -24,76 +25,39 @@ namespace {
 
 constexpr int kOpenForReading = O_RDONLY | O_CLOEXEC | O_NONBLOCK;  // O_NONBLOCK: open(2) does not hang on a named pipe
 
-absl::StatusCode CodeOfErrno(int error) {
-  switch (error) {
-    case ENOENT:
-      return absl::StatusCode::kNotFound;
-    case EACCES:
-    case EPERM:
-    case EROFS:
-      return absl::StatusCode::kPermissionDenied;
-    case ENOSPC:
-    case EDQUOT:
-    case EFBIG:
-    case EMFILE:
-    case ENFILE:
-      return absl::StatusCode::kResourceExhausted;
-    case EEXIST:
-      return absl::StatusCode::kAlreadyExists;
-    case ENOTDIR:
-    case EISDIR:
-    case ELOOP:
-    case ENOTEMPTY:
-    case ENAMETOOLONG:
-    case ENXIO:
-    case ENODEV:
-      return absl::StatusCode::kFailedPrecondition;
-    default:  // including EIO and ESTALE: the file system failed, not this file
-      return absl::StatusCode::kInternal;
-  }
-}
+struct ErrnoMeaning {
+  int error;
+  absl::StatusCode code;
+  const char* advice;
+};
+constexpr char kCheckOwner[] = "check the owner and the permissions of the path and of the directories above it";
+constexpr char kFileSystemFailed[] =
+    "the device or the file server failed, and the file may be intact; see the system's log, and try again";
+constexpr ErrnoMeaning kErrnoMeanings[] = {
+    {ENOENT, absl::StatusCode::kNotFound, "check the spelling, and that nothing removed it meanwhile"},
+    {EACCES, absl::StatusCode::kPermissionDenied, kCheckOwner},
+    {EPERM, absl::StatusCode::kPermissionDenied, kCheckOwner},
+    {EROFS, absl::StatusCode::kPermissionDenied, "the file system is read-only; choose another directory"},
+    {ENOSPC, absl::StatusCode::kResourceExhausted, "free some space, or choose a directory on another file system"},
+    {EDQUOT, absl::StatusCode::kResourceExhausted, "the disk quota is used up; remove files or ask for more"},
+    {EFBIG, absl::StatusCode::kResourceExhausted, "the file would be larger than the limit allows; see `ulimit -f`"},
+    {EMFILE, absl::StatusCode::kResourceExhausted, "too many files are open; raise `ulimit -n`"},
+    {ENFILE, absl::StatusCode::kResourceExhausted, "too many files are open; raise `ulimit -n`"},
+    {EEXIST, absl::StatusCode::kAlreadyExists, "that name exists already; remove it, or choose another one"},
+    {ENOTDIR, absl::StatusCode::kFailedPrecondition, "a component of the path is a file, not a directory"},
+    {EISDIR, absl::StatusCode::kFailedPrecondition, "a directory has that name; choose another one"},
+    {ELOOP, absl::StatusCode::kFailedPrecondition, "a symbolic link is not followed here"},
+    {ENOTEMPTY, absl::StatusCode::kFailedPrecondition, ""},
+    {ENAMETOOLONG, absl::StatusCode::kFailedPrecondition, "choose a shorter name"},
+    {ENXIO, absl::StatusCode::kFailedPrecondition, "it is a socket or a device, not a file"},
+    {ENODEV, absl::StatusCode::kFailedPrecondition, "it is a socket or a device, not a file"},
+    {EIO, absl::StatusCode::kInternal, kFileSystemFailed},
+    {ESTALE, absl::StatusCode::kInternal, kFileSystemFailed},
+};
 
-std::string AdviceFor(int error, const std::string& path) {
-  switch (error) {
-    case ENOSPC: {
-      const absl::StatusOr<int64_t> free = FreeBytes(DirectoryName(path));
-      const std::string left = free.ok() ? absl::StrCat(*free, " bytes are free there; ") : "";
-      return absl::StrCat(left, "free some space, or choose a directory on another file system");
-    }
-    case EDQUOT:
-      return "the disk quota is used up; remove files or ask for more";
-    case EFBIG:
-      return "the file would be larger than the limit allows; see `ulimit -f`";
-    case EMFILE:
-    case ENFILE:
-      return "too many files are open; raise `ulimit -n`";
-    case EACCES:
-    case EPERM:
-      return "check the owner and the permissions of the path and of the directories above it";
-    case EROFS:
-      return "the file system is read-only; choose another directory";
-    case ENOENT:
-      return "check the spelling, and that nothing removed it meanwhile";
-    case ENOTDIR:
-      return "a component of the path is a file, not a directory";
-    case EEXIST:
-      return "that name exists already; remove it, or choose another one";
-    case EISDIR:
-      return "a directory has that name; choose another one";
-    case ENAMETOOLONG:
-      return "choose a shorter name";
-    case ELOOP:
-      return "a symbolic link is not followed here";
-    case ENXIO:
-    case ENODEV:
-      return "it is a socket or a device, not a file";
-    case EIO:
-    case ESTALE:
-      return "the device or the file server failed, and the file may be intact; see the system's log, and try "
-             "again";
-    default:
-      return "";
-  }
+ErrnoMeaning MeaningOf(int error) {
+  const auto* const found = std::ranges::find(kErrnoMeanings, error, &ErrnoMeaning::error);
+  return found == std::end(kErrnoMeanings) ? ErrnoMeaning{error, absl::StatusCode::kInternal, ""} : *found;
 }
 
 std::string_view WithoutTrailingSlashes(std::string_view path) {
@@ -168,9 +132,14 @@ absl::Status FileDescriptor::Close(const std::string& path) {
 }
 
 absl::Status ErrnoStatus(int error, const std::string& action, const std::string& path) {
-  const std::string advice = AdviceFor(error, path);
-  return absl::Status(CodeOfErrno(error), absl::StrCat("cannot ", action, " ", path, ": ", std::strerror(error),
-                                                       advice.empty() ? "" : "; ", advice));
+  const ErrnoMeaning meaning = MeaningOf(error);
+  std::string text = absl::StrCat("cannot ", action, " ", path, ": ", std::strerror(error));
+  if (error == ENOSPC) {
+    const absl::StatusOr<int64_t> free = FreeBytes(DirectoryName(path));
+    if (free.ok()) absl::StrAppend(&text, "; ", *free, " bytes are free there");
+  }
+  if (*meaning.advice != '\0') absl::StrAppend(&text, "; ", meaning.advice);
+  return absl::Status(meaning.code, text);
 }
 
 std::string JoinPath(const std::string& directory, const std::string& name) {
@@ -362,32 +331,20 @@ absl::Status MakeDirectories(const std::string& path) {
 }
 
 absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) {
-  const auto closer = [](DIR* directory) { closedir(directory); };
-  std::unique_ptr<DIR, decltype(closer)> directory(opendir(path.c_str()), closer);
-  if (directory == nullptr) return ErrnoStatus(errno, "list", path);
   std::vector<std::string> names;
-  errno = 0;
-  while (const dirent* entry = readdir(directory.get())) {
-    const std::string name = entry->d_name;
-    if (name != "." && name != "..") names.push_back(name);
-    errno = 0;
+  std::error_code error;
+  for (std::filesystem::directory_iterator i(path, error), end; !error && i != end; i.increment(error)) {
+    names.push_back(i->path().filename());
   }
-  if (errno != 0) return ErrnoStatus(errno, "list", path);
+  if (error) return ErrnoStatus(error.value(), "list", path);
   std::sort(names.begin(), names.end());
   return names;
 }
 
 absl::Status RemoveTree(const std::string& path) {
-  struct stat info;
-  if (lstat(path.c_str(), &info) != 0) {
-    return errno == ENOENT ? absl::OkStatus() : ErrnoStatus(errno, "remove", path);
-  }
-  if (!S_ISDIR(info.st_mode)) {
-    return unlink(path.c_str()) == 0 || errno == ENOENT ? absl::OkStatus() : ErrnoStatus(errno, "remove", path);
-  }
-  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(path));
-  for (const std::string& name : names) HADAL_RETURN_IF_ERROR(RemoveTree(JoinPath(path, name)));
-  return rmdir(path.c_str()) == 0 || errno == ENOENT ? absl::OkStatus() : ErrnoStatus(errno, "remove directory", path);
+  std::error_code error;
+  std::filesystem::remove_all(path, error);
+  return error ? ErrnoStatus(error.value(), "remove", path) : absl::OkStatus();
 }
 
 bool PathExists(const std::string& path) {

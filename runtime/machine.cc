@@ -14,7 +14,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
 
 namespace hadal {
 namespace {
@@ -107,12 +106,6 @@ std::string ReadSmallFile(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-std::optional<int64_t> Number(std::string_view text) {
-  int64_t value = 0;
-  if (!absl::SimpleAtoi(absl::string_view(text.data(), text.size()), &value)) return std::nullopt;
-  return value;
-}
-
 }  // namespace
 
 std::string HostName() {
@@ -147,17 +140,13 @@ int ProcessCpus(int sharing_cpus, int sharing_quota) {
 }
 
 std::optional<int64_t> MemInfoBytes(std::string_view text, std::string_view name) {
-  size_t begin = 0;
-  while (begin < text.size()) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string_view line = text.substr(begin, end - begin);
-    begin = end + 1;
-    if (line.substr(0, name.size()) != name || line.substr(name.size(), 1) != ":") continue;
-    const std::string_view value = line.substr(name.size() + 1);
-    const size_t unit = value.find(" kB");
-    const std::optional<int64_t> kibibytes = Number(value.substr(0, unit));
-    if (unit == std::string_view::npos || !kibibytes) return std::nullopt;
-    return *kibibytes * 1024;
+  std::istringstream lines{std::string(text)};
+  for (std::string line; std::getline(lines, line);) {
+    const std::vector<std::string> words = absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
+    if (words.empty() || words[0] != std::string(name) + ":") continue;
+    int64_t kibibytes = 0;
+    if (words.size() != 3 || words[2] != "kB" || !absl::SimpleAtoi(words[1], &kibibytes)) return std::nullopt;
+    return kibibytes * 1024;
   }
   return std::nullopt;
 }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
@@ -18,32 +18,23 @@
 
 namespace hadal {
 
-int64_t SafetensorsTypeBytes(SafetensorsType type) {
-  switch (type) {
-    case SafetensorsType::kF32:
-      return 4;
-    case SafetensorsType::kBF16:
-      return 2;
-    case SafetensorsType::kI64:
-      return 8;
-  }
-  return 0;
-}
+namespace {
 
-const char* SafetensorsTypeName(SafetensorsType type) {
-  switch (type) {
-    case SafetensorsType::kF32:
-      return "F32";
-    case SafetensorsType::kBF16:
-      return "BF16";
-    case SafetensorsType::kI64:
-      return "I64";
-  }
-  return "";
-}
+// In the order of the enumerators.
+struct TypeRow {
+  const char* name;
+  int64_t bytes;
+};
+constexpr TypeRow kTypes[] = {{"F32", 4}, {"BF16", 2}, {"I64", 8}};
+
+const TypeRow& RowOf(SafetensorsType type) { return kTypes[static_cast<size_t>(type)]; }
+
+}  // namespace
+
+const char* SafetensorsTypeName(SafetensorsType type) { return RowOf(type).name; }
 
 int64_t SafetensorsTensor::bytes() const {
-  return std::accumulate(shape.begin(), shape.end(), SafetensorsTypeBytes(type), std::multiplies<>());
+  return std::accumulate(shape.begin(), shape.end(), RowOf(type).bytes, std::multiplies<>());
 }
 
 // ---- Writing ----
@@ -149,10 +140,9 @@ namespace {
 constexpr int kHeaderDepth = 3;  // {name: {"shape": [..]}}
 
 std::optional<SafetensorsType> ParseTypeName(std::string_view name) {
-  for (const SafetensorsType type : {SafetensorsType::kF32, SafetensorsType::kBF16, SafetensorsType::kI64}) {
-    if (name == SafetensorsTypeName(type)) return type;
-  }
-  return std::nullopt;
+  const auto* const row = std::ranges::find(kTypes, name, &TypeRow::name);
+  if (row == std::end(kTypes)) return std::nullopt;
+  return static_cast<SafetensorsType>(row - kTypes);
 }
 
 // Returns a · b; nullopt if a factor is negative or the product overflows.
@@ -162,12 +152,9 @@ std::optional<int64_t> Multiply(int64_t a, int64_t b) {
   return product;
 }
 
-// Returns a JSON number that is an integer in [0, 2^63).
 std::optional<int64_t> NonNegative(const Json& value) {
-  if (!value.is_number_unsigned()) return std::nullopt;
-  const auto number = value.get<uint64_t>();
-  if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return std::nullopt;
-  return static_cast<int64_t>(number);
+  const std::optional<int64_t> number = JsonInteger<int64_t>(value);
+  return number.value_or(-1) >= 0 ? number : std::nullopt;
 }
 
 struct ParsedTensor {
@@ -192,7 +179,7 @@ absl::StatusOr<ParsedTensor> ParseTensor(const std::string& name, const Json& va
   result.tensor.type = *type;
 
   if (!value["shape"].is_array()) return error("its shape is not a list");
-  std::optional<int64_t> bytes = SafetensorsTypeBytes(*type);
+  std::optional<int64_t> bytes = RowOf(*type).bytes;
   for (const Json& dimension : value["shape"]) {
     const std::optional<int64_t> size = NonNegative(dimension);
     if (!size) return error(absl::StrCat("its shape has the dimension ", dimension.dump()));

@@ -24,7 +24,6 @@
 namespace hadal {
 
 enum class SafetensorsType : int32_t { kF32, kBF16, kI64 };
-int64_t SafetensorsTypeBytes(SafetensorsType type);
 // "F32", "BF16", "I64".
 const char* SafetensorsTypeName(SafetensorsType type);
 

@@ -7,9 +7,10 @@
 
 namespace hadal {
 
-absl::StatusOr<std::unique_ptr<SideQueue>> SideQueue::Create(Device& device, size_t pieces, size_t most_under_way) {
+absl::StatusOr<std::unique_ptr<SideQueue>> SideQueue::Create(Device& device, size_t pieces, size_t most_under_way,
+                                                             DeviceQueues::Queue queue) {
   std::unique_ptr<SideQueue> made(new SideQueue(device));
-  HADAL_ASSIGN_OR_RETURN(made->queue_, made->queues_.MakeQueue());
+  HADAL_ASSIGN_OR_RETURN(made->queue_, queue == nullptr ? made->queues_.MakeQueue() : queue);
   for (size_t i = 0; i < pieces; ++i) {
     HADAL_ASSIGN_OR_RETURN(const DeviceQueues::Event event, made->queues_.MakeEvent());
     made->ready_.push_back(event);

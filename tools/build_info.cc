@@ -1,7 +1,6 @@
 #include "tools/build_info.h"
 
 #include <google/protobuf/stubs/common.h>
-#include <mpi.h>
 
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "kernels/cuda_host/cuda_device.h"
 #include "kernels/instruction_set.h"
+#include "runtime/comm/mpi_environment.h"
 
 // launch/CMakeLists.txt defines HADAL_VERSION, HADAL_BUILD_TYPE, HADAL_HIGHWAY_VERSION, HADAL_SENTENCEPIECE_VERSION and
 // HADAL_CUDA_TEXT.
@@ -20,11 +20,8 @@ namespace hadal {
 namespace {
 
 std::string MpiVersion() {
-  char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
-  int length = 0;
-  MPI_Get_library_version(text, &length);
-  const std::string version(text, static_cast<size_t>(length));
-  return version.substr(0, version.find_first_of(",\n"));  // MPICH goes on for pages
+  const absl::StatusOr<const MpiModule*> module = OpenMpi();
+  return module.ok() ? (*module)->version() : absl::StrCat("none: ", module.status().message());
 }
 
 // 3021012 → 3.21.12

@@ -113,16 +113,11 @@ std::string Bootstrap(const std::string& package) {
                       "', run_name='__main__', alter_sys=True)");
 }
 
-std::filesystem::path ThisProgram() {
-  std::error_code error;
-  return std::filesystem::read_symlink("/proc/self/exe", error);
-}
-
 // This process's environment, with the packages first in Python's path.
 std::vector<std::string> PythonEnvironment() {
   std::vector<std::string> variables;
   const std::filesystem::path program = ThisProgram();
-  std::string path = absl::StrCat(kPathVariable, HADAL_PYTHON_PACKAGES, ":",
+  std::string path = absl::StrCat(kPathVariable, (program.parent_path() / HADAL_PYTHON_PACKAGES).string(), ":",
                                   (program.parent_path().parent_path() / "share/hadal/python").string());
   for (char** variable = environ; *variable != nullptr; ++variable) {
     if (absl::StartsWith(*variable, kPathVariable)) {
@@ -207,6 +202,11 @@ absl::StatusOr<pid_t> StartPython(const std::string& package, const std::vector<
 }
 
 }  // namespace
+
+std::string ThisProgram() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).string();
+}
 
 absl::StatusOr<int> RunPythonPackage(const std::string& package, const std::vector<std::string>& arguments,
                                      const std::string& input) {

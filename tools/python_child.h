@@ -20,6 +20,9 @@
 
 namespace hadal {
 
+// The path of this process's program; "" if it is not known.
+std::string ThisProgram();
+
 // Runs `python3 -m PACKAGE ARGUMENTS` and returns its exit status; it has printed its own errors. `input`: the child's
 // standard input, if not empty.
 // Errors: NotFound if the interpreter cannot be started; Internal if a signal ended it.

@@ -17,13 +17,11 @@
 
 #include <stdlib.h>
 
-#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -46,6 +44,7 @@
 #include "tools/output/staged_output.h"
 #include "tools/plan/cost_files.h"
 #include "tools/plan/layout_list.h"
+#include "tools/python_child.h"
 #include "tools/report/summary.h"
 #include "tools/tool_exit_code.h"
 
@@ -219,11 +218,11 @@ absl::StatusOr<int> Sweep(const SweepArguments& arguments) {
   HADAL_RETURN_IF_ERROR(CheckScalingFiles(arguments.out));
   if (!absl::StripAsciiWhitespace(arguments.submit).empty()) return Submit(arguments, grid, layouts);
   if (arguments.report_only || PathExists(SubmissionPath(arguments))) return ReportOnly(arguments, grid);
-  ComparisonOptions options{
-      .out = arguments.out, .accept_changes = arguments.accept_changes, .judged = false, .stopped = StopSignalled};
-  std::error_code error;
-  options.program = std::filesystem::read_symlink("/proc/self/exe", error).string();
-  if (error) return absl::InternalError(absl::StrCat("/proc/self/exe: ", error.message()));
+  const ComparisonOptions options{.out = arguments.out,
+                                  .program = ThisProgram(),
+                                  .accept_changes = arguments.accept_changes,
+                                  .judged = false,
+                                  .stopped = StopSignalled};
   HADAL_ASSIGN_OR_RETURN(const ComparisonOutcome outcome, RunComparison(grid, options, std::cout));
   HADAL_RETURN_IF_ERROR(WriteScaling(arguments, grid).status());
   if (outcome.stopped) return kExitRequeue;

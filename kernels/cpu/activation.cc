@@ -1,7 +1,5 @@
 #include "kernels/cpu/operations.h"
 
-#include <algorithm>
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/activation.cc"
 #include "hwy/foreach_target.h"
@@ -58,18 +56,6 @@ HWY_INLINE Activated<V> Activate(D d, V t) {
   }
 }
 
-// Calls body(d, c, factor) for the columns of a row of width W; the dropout factors are 1 without dropout.
-template <typename Body>
-HWY_INLINE void ForRow(const Dropout& dropout, DropoutWindow& window, int64_t row, int64_t width, const Body& body) {
-  for (int64_t first = 0; first < width; first += DropoutWindow::kCapacity) {
-    const int64_t last = std::min(width, first + DropoutWindow::kCapacity);
-    const float* factors = dropout.active() ? window.Get(row * width + first, last - first) - first : nullptr;
-    ForColumns(first, last, [&](auto d, int64_t c) HWY_ATTR {
-      body(d, c, factors == nullptr ? hn::Set(d, 1.0f) : hn::LoadU(d, factors + c));
-    });
-  }
-}
-
 template <Activation kActivation>
 void ForwardRows(const ActivationForwardArgs& args, int64_t begin, int64_t end) {
   const int64_t width = args.y.columns;
@@ -77,10 +63,11 @@ void ForwardRows(const ActivationForwardArgs& args, int64_t begin, int64_t end) 
   for (int64_t row = begin; row < end; ++row) {
     const float* const z = args.z.floats().row(row);
     float* const y = args.y.floats().row(row);
-    ForRow(args.dropout, window, row, width, [&](auto d, int64_t c, auto factor) HWY_ATTR {
+    window.ForRow(row * width, 0, width, [&](auto d, int64_t c, const float* factors) HWY_ATTR {
       auto value = Activate<kActivation>(d, hn::LoadU(d, z + c)).value;
       if (args.gated) value = hn::Mul(value, hn::LoadU(d, z + width + c));
-      hn::StoreU(hn::Mul(value, factor), d, y + c);
+      if (factors != nullptr) value = hn::Mul(value, hn::LoadU(d, factors + c));
+      hn::StoreU(value, d, y + c);
     });
   }
 }
@@ -92,9 +79,10 @@ void BackwardRows(const ActivationBackwardArgs& args, int64_t begin, int64_t end
   for (int64_t row = begin; row < end; ++row) {
     const float *const z = args.z.floats().row(row), *const dy = args.dy.floats().row(row);
     float* const dz = args.dz.floats().row(row);
-    ForRow(args.dropout, window, row, width, [&](auto d, int64_t c, auto factor) HWY_ATTR {
+    window.ForRow(row * width, 0, width, [&](auto d, int64_t c, const float* factors) HWY_ATTR {
       const auto activated = Activate<kActivation>(d, hn::LoadU(d, z + c));
-      auto gradient = hn::Mul(hn::LoadU(d, dy + c), factor);
+      auto gradient = hn::LoadU(d, dy + c);
+      if (factors != nullptr) gradient = hn::Mul(gradient, hn::LoadU(d, factors + c));
       if (args.gated) {  // dy[c] has been read and may lie where d z_2[c] is written
         hn::StoreU(hn::Mul(gradient, activated.value), d, dz + width + c);
         gradient = hn::Mul(gradient, hn::LoadU(d, z + width + c));
@@ -104,32 +92,29 @@ void BackwardRows(const ActivationBackwardArgs& args, int64_t begin, int64_t end
   }
 }
 
-}  // namespace
-
-void ActivationForwardRows(const ActivationForwardArgs& args, int64_t begin, int64_t end) {
-  switch (args.activation) {
+// Calls body.operator()<activation>().
+template <typename Body>
+void WithActivation(Activation activation, const Body& body) {
+  switch (activation) {
     case Activation::kRelu:
-      return ForwardRows<Activation::kRelu>(args, begin, end);
+      return body.template operator()<Activation::kRelu>();
     case Activation::kGelu:
-      return ForwardRows<Activation::kGelu>(args, begin, end);
+      return body.template operator()<Activation::kGelu>();
     case Activation::kGeluTanh:
-      return ForwardRows<Activation::kGeluTanh>(args, begin, end);
+      return body.template operator()<Activation::kGeluTanh>();
     case Activation::kSilu:
-      return ForwardRows<Activation::kSilu>(args, begin, end);
+      return body.template operator()<Activation::kSilu>();
   }
 }
 
+}  // namespace
+
+void ActivationForwardRows(const ActivationForwardArgs& args, int64_t begin, int64_t end) {
+  WithActivation(args.activation, [&]<Activation kActivation>() { ForwardRows<kActivation>(args, begin, end); });
+}
+
 void ActivationBackwardRows(const ActivationBackwardArgs& args, int64_t begin, int64_t end) {
-  switch (args.activation) {
-    case Activation::kRelu:
-      return BackwardRows<Activation::kRelu>(args, begin, end);
-    case Activation::kGelu:
-      return BackwardRows<Activation::kGelu>(args, begin, end);
-    case Activation::kGeluTanh:
-      return BackwardRows<Activation::kGeluTanh>(args, begin, end);
-    case Activation::kSilu:
-      return BackwardRows<Activation::kSilu>(args, begin, end);
-  }
+  WithActivation(args.activation, [&]<Activation kActivation>() { BackwardRows<kActivation>(args, begin, end); });
 }
 
 void GluForwardRows(const GluForwardArgs& args, int64_t begin, int64_t end) {
@@ -165,29 +150,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 
 namespace hadal {
-namespace {
+
 constexpr int64_t kGrain = 4;  // rows a thread takes at least
-HWY_EXPORT(ActivationForwardRows);
-HWY_EXPORT(ActivationBackwardRows);
-HWY_EXPORT(GluForwardRows);
-HWY_EXPORT(GluBackwardRows);
-}  // namespace
-
-void cpu::ActivationForward(const Stream& stream, const ActivationForwardArgs& args) {
-  ForRanges(stream, args.y.rows, kGrain, HWY_DYNAMIC_DISPATCH(ActivationForwardRows), args);
-}
-
-void cpu::ActivationBackward(const Stream& stream, const ActivationBackwardArgs& args) {
-  ForRanges(stream, args.dy.rows, kGrain, HWY_DYNAMIC_DISPATCH(ActivationBackwardRows), args);
-}
-
-void cpu::GluForward(const Stream& stream, const GluForwardArgs& args) {
-  ForRanges(stream, args.y.rows, kGrain, HWY_DYNAMIC_DISPATCH(GluForwardRows), args);
-}
-
-void cpu::GluBackward(const Stream& stream, const GluBackwardArgs& args) {
-  ForRanges(stream, args.dy.rows, kGrain, HWY_DYNAMIC_DISPATCH(GluBackwardRows), args);
-}
+HADAL_RANGE_OPERATION(ActivationForward, ActivationForwardRows, args.y.rows, kGrain);
+HADAL_RANGE_OPERATION(ActivationBackward, ActivationBackwardRows, args.dy.rows, kGrain);
+HADAL_RANGE_OPERATION(GluForward, GluForwardRows, args.y.rows, kGrain);
+HADAL_RANGE_OPERATION(GluBackward, GluBackwardRows, args.dy.rows, kGrain);
 
 }  // namespace hadal
 

@@ -108,15 +108,10 @@ RowSums SumRow(const float* HWY_RESTRICT z, int64_t columns) {
 
 // z_v = scale · e^(z_v − maximum) − shift
 void WriteGradient(float maximum, float scale, float shift, float* HWY_RESTRICT z, int64_t columns) {
-  const Tag d;
-  const int64_t lanes = hn::Lanes(d);
-  const auto gradient = [&](Vec logits) HWY_ATTR {
-    return hn::MulSub(Exp(d, hn::Sub(logits, hn::Set(d, maximum))), hn::Set(d, scale), hn::Set(d, shift));
-  };
-  int64_t j = 0;
-  for (; j + lanes <= columns; j += lanes) hn::StoreU(gradient(hn::LoadU(d, z + j)), d, z + j);
-  if (j == columns) return;
-  StorePartial(d, gradient(LoadPartial(d, z + j, columns - j, maximum)), z + j, columns - j);
+  ForColumns(0, columns, [&](auto d, int64_t j) HWY_ATTR {
+    const auto e = Exp(d, hn::Sub(hn::LoadU(d, z + j), hn::Set(d, maximum)));
+    hn::StoreU(hn::MulSub(e, hn::Set(d, scale), hn::Set(d, shift)), d, z + j);
+  });
 }
 
 }  // namespace
@@ -153,12 +148,7 @@ HWY_AFTER_NAMESPACE();
 
 namespace hadal {
 
-HWY_EXPORT(CrossEntropyKernel);
-
-void cpu::CrossEntropy(const Stream& stream, const CrossEntropyArgs& args) {
-  const auto kernel = HWY_DYNAMIC_DISPATCH(CrossEntropyKernel);
-  stream.ForRanges(args.logits.rows, /*grain=*/1, [&](int64_t begin, int64_t end) { kernel(args, begin, end); });
-}
+HADAL_RANGE_OPERATION(CrossEntropy, CrossEntropyKernel, args.logits.rows, /*grain=*/1);
 
 }  // namespace hadal
 

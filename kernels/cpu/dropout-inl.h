@@ -21,6 +21,7 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
+#include "kernels/cpu/columns-inl.h"
 #include "runtime/random.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -128,11 +129,22 @@ class DropoutWindow {
  public:
   static constexpr int64_t kCapacity = 1024;
 
-  // For elements below `end`. Get must not be called if `dropout` is inactive.
+  // For elements below `end`.
   DropoutWindow(const Dropout& dropout, uint64_t end) : dropout_(dropout), end_(end) {}
 
-  // Returns the factors of elements [first, first + count), valid until the next call. REQUIRES: count ≤ kCapacity,
-  // first + count ≤ end.
+  // Calls body(d, c, factors), as ForColumns (columns-inl.h), for columns [begin, end) of the row that starts with
+  // element `row_start` of the tensor. factors[c] is column c's; null if `dropout` is inactive.
+  template <typename Body>
+  HWY_INLINE void ForRow(int64_t row_start, int64_t begin, int64_t end, const Body& body) {
+    for (int64_t first = begin; first < end; first += kCapacity) {
+      const int64_t last = std::min(end, first + kCapacity);
+      const float* const factors = dropout_.active() ? Get(row_start + first, last - first) - first : nullptr;
+      ForColumns(first, last, [&](auto d, int64_t c) HWY_ATTR { body(d, c, factors); });
+    }
+  }
+
+  // Returns the factors of elements [first, first + count), valid until the next call. REQUIRES: `dropout` is active;
+  // count ≤ kCapacity; first + count ≤ end.
   HWY_INLINE const float* Get(uint64_t first, int64_t count) {
     if (first < window_begin_ || first + count > window_end_) {
       window_begin_ = first;

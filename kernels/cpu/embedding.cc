@@ -30,16 +30,12 @@ void EmbeddingForwardRows(const EmbeddingForwardArgs& args, int64_t begin, int64
       position = args.positions.row(positions_given ? args.row_positions[row] : row - *sentence);
     }
     float* x = args.x.floats().row(row);
-    for (int64_t first = 0; first < width; first += DropoutWindow::kCapacity) {
-      const int64_t last = std::min(width, first + DropoutWindow::kCapacity);
-      const float* factors = args.dropout.active() ? window.Get(row * width + first, last - first) - first : nullptr;
-      ForColumns(first, last, [&](auto d, int64_t c) HWY_ATTR {
-        const auto place = position == nullptr ? hn::Zero(d) : hn::LoadU(d, position + c);
-        auto value = hn::MulAdd(hn::Set(d, multiplier), hn::LoadU(d, token + c), place);
-        if (factors != nullptr) value = hn::Mul(value, hn::LoadU(d, factors + c));
-        hn::StoreU(value, d, x + c);
-      });
-    }
+    window.ForRow(row * width, 0, width, [&](auto d, int64_t c, const float* factors) HWY_ATTR {
+      const auto place = position == nullptr ? hn::Zero(d) : hn::LoadU(d, position + c);
+      auto value = hn::MulAdd(hn::Set(d, multiplier), hn::LoadU(d, token + c), place);
+      if (factors != nullptr) value = hn::Mul(value, hn::LoadU(d, factors + c));
+      hn::StoreU(value, d, x + c);
+    });
   }
 }
 
@@ -79,18 +75,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 
 namespace hadal {
-namespace {
-HWY_EXPORT(EmbeddingForwardRows);
-HWY_EXPORT(EmbeddingBackwardColumns);
-}  // namespace
 
-void cpu::EmbeddingForward(const Stream& stream, const EmbeddingForwardArgs& args) {
-  ForRanges(stream, args.tokens.size, /*grain=*/16, HWY_DYNAMIC_DISPATCH(EmbeddingForwardRows), args);
-}
-
-void cpu::EmbeddingBackward(const Stream& stream, const EmbeddingBackwardArgs& args) {
-  ForRanges(stream, args.dx.columns, /*grain=*/16, HWY_DYNAMIC_DISPATCH(EmbeddingBackwardColumns), args);
-}
+HADAL_RANGE_OPERATION(EmbeddingForward, EmbeddingForwardRows, args.tokens.size, /*grain=*/16);
+HADAL_RANGE_OPERATION(EmbeddingBackward, EmbeddingBackwardColumns, args.dx.columns, /*grain=*/16);
 
 }  // namespace hadal
 

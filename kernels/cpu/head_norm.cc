@@ -129,16 +129,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 
 namespace hadal {
-namespace {
-HWY_EXPORT(HeadNormForwardRows);
-HWY_EXPORT(HeadNormBackwardBlocks);
-HWY_EXPORT(HeadScaleForwardRows);
-HWY_EXPORT(HeadScaleBackwardBlocks);
-}  // namespace
 
-void cpu::HeadNormForward(const Stream& stream, const HeadNormForwardArgs& args) {
-  ForRanges(stream, args.x.rows, kHeadNormRowBlock, HWY_DYNAMIC_DISPATCH(HeadNormForwardRows), args);
-}
+HWY_EXPORT(HeadNormBackwardBlocks);
+HWY_EXPORT(HeadScaleBackwardBlocks);
+HADAL_RANGE_OPERATION(HeadNormForward, HeadNormForwardRows, args.x.rows, kHeadNormRowBlock);
+HADAL_RANGE_OPERATION(HeadScaleForward, HeadScaleForwardRows, args.x.rows, kHeadScaleRowBlock);
 
 void cpu::HeadNormBackward(const Stream& stream, const HeadNormBackwardArgs& args) {
   const int64_t blocks = (args.dy.rows + kHeadNormRowBlock - 1) / kHeadNormRowBlock, width = args.scale.size;
@@ -148,10 +143,6 @@ void cpu::HeadNormBackward(const Stream& stream, const HeadNormBackwardArgs& arg
     for (int64_t c = 0; c < width; ++c) args.d_scale[c] += sums[c];
     for (int64_t c = 0; c < args.d_shift.size; ++c) args.d_shift[c] += sums[width + c];
   }
-}
-
-void cpu::HeadScaleForward(const Stream& stream, const HeadScaleForwardArgs& args) {
-  ForRanges(stream, args.x.rows, kHeadScaleRowBlock, HWY_DYNAMIC_DISPATCH(HeadScaleForwardRows), args);
 }
 
 void cpu::HeadScaleBackward(const Stream& stream, const HeadScaleBackwardArgs& args) {

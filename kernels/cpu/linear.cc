@@ -23,18 +23,13 @@ HWY_INLINE void LinearEpilogueRow(const LinearForwardArgs& args, const cpu::Prod
   const int64_t end = part.column + part.columns;
   const float* bias = args.bias.floats().data;
   float* y = args.y.floats().row(row);
-  for (int64_t first = part.column; first < end; first += DropoutWindow::kCapacity) {
-    const int64_t last = std::min(end, first + DropoutWindow::kCapacity);
-    const float* factors = nullptr;
-    if (args.dropout.active()) factors = window.Get(row * args.y.columns + first, last - first) - first;
-    ForColumns(first, last, [&](auto d, int64_t c) HWY_ATTR {
-      auto value = hn::LoadU(d, y + c);
-      if (bias != nullptr) value = hn::Add(value, hn::LoadU(d, bias + c));
-      if (args.relu) value = hn::IfThenZeroElse(hn::Lt(value, hn::Zero(d)), value);  // keeps a NaN
-      if (factors != nullptr) value = hn::Mul(value, hn::LoadU(d, factors + c));
-      hn::StoreU(value, d, y + c);
-    });
-  }
+  window.ForRow(row * args.y.columns, part.column, end, [&](auto d, int64_t c, const float* factors) HWY_ATTR {
+    auto value = hn::LoadU(d, y + c);
+    if (bias != nullptr) value = hn::Add(value, hn::LoadU(d, bias + c));
+    if (args.relu) value = hn::IfThenZeroElse(hn::Lt(value, hn::Zero(d)), value);  // keeps a NaN
+    if (factors != nullptr) value = hn::Mul(value, hn::LoadU(d, factors + c));
+    hn::StoreU(value, d, y + c);
+  });
 }
 
 }  // namespace
@@ -90,11 +85,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 
 namespace hadal {
-namespace {
+
 HWY_EXPORT(LinearEpiloguePart);
 HWY_EXPORT(ReluMaskRows);
 HWY_EXPORT(ColumnSums);
-}  // namespace
 
 void cpu::LinearForward(const Stream& stream, const LinearForwardArgs& args) {
   const ConstMatrix weight(static_cast<const float*>(args.weight.data), args.weight.rows, args.weight.columns,

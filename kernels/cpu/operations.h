@@ -31,6 +31,14 @@ void ForRanges(const Stream& stream, int64_t items, int64_t grain, void (*kernel
   stream.ForRanges(items, grain, [&](int64_t begin, int64_t end) { kernel(args, begin, end); });
 }
 
+// Defines cpu::Operation(stream, args), which calls `Kernel` so, of the best instruction set.
+#define HADAL_RANGE_OPERATION(Operation, Kernel, items, grain)             \
+  HWY_EXPORT(Kernel);                                                      \
+  void cpu::Operation(const Stream& stream, const Operation##Args& args) { \
+    ForRanges(stream, items, grain, HWY_DYNAMIC_DISPATCH(Kernel), args);   \
+  }                                                                        \
+  static_assert(true)
+
 void ActivationForward(const Stream& stream, const ActivationForwardArgs& args);
 void ActivationBackward(const Stream& stream, const ActivationBackwardArgs& args);
 void AdamStep(const Stream& stream, const AdamArgs& args);

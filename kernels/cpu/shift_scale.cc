@@ -59,14 +59,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 
 namespace hadal {
-namespace {
-HWY_EXPORT(ShiftScaleForwardRows);
-HWY_EXPORT(ShiftScaleBackwardBlocks);
-}  // namespace
 
-void cpu::ShiftScaleForward(const Stream& stream, const ShiftScaleForwardArgs& args) {
-  ForRanges(stream, args.x.rows, kShiftScaleRowBlock, HWY_DYNAMIC_DISPATCH(ShiftScaleForwardRows), args);
-}
+HWY_EXPORT(ShiftScaleBackwardBlocks);
+HADAL_RANGE_OPERATION(ShiftScaleForward, ShiftScaleForwardRows, args.x.rows, kShiftScaleRowBlock);
 
 void cpu::ShiftScaleBackward(const Stream& stream, const ShiftScaleBackwardArgs& args) {
   const int64_t blocks = ShiftScalePartials(args.dy.rows) / 2;

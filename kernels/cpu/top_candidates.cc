@@ -75,12 +75,7 @@ HWY_AFTER_NAMESPACE();
 
 namespace hadal {
 
-HWY_EXPORT(TopCandidatesKernel);
-
-void cpu::TopCandidates(const Stream& stream, const TopCandidatesArgs& args) {
-  const auto kernel = HWY_DYNAMIC_DISPATCH(TopCandidatesKernel);
-  stream.ForRanges(args.logits.rows, /*grain=*/1, [&](int64_t begin, int64_t end) { kernel(args, begin, end); });
-}
+HADAL_RANGE_OPERATION(TopCandidates, TopCandidatesKernel, args.logits.rows, /*grain=*/1);
 
 }  // namespace hadal
 

@@ -74,14 +74,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 
 namespace hadal {
-namespace {
-HWY_EXPORT(WeightedSumForwardRows);
-HWY_EXPORT(WeightedSumBackwardBlocks);
-}  // namespace
 
-void cpu::WeightedSumForward(const Stream& stream, const WeightedSumForwardArgs& args) {
-  ForRanges(stream, args.y.rows, kWeightedSumRowBlock, HWY_DYNAMIC_DISPATCH(WeightedSumForwardRows), args);
-}
+HWY_EXPORT(WeightedSumBackwardBlocks);
+HADAL_RANGE_OPERATION(WeightedSumForward, WeightedSumForwardRows, args.y.rows, kWeightedSumRowBlock);
 
 void cpu::WeightedSumBackward(const Stream& stream, const WeightedSumBackwardArgs& args) {
   const int64_t terms = args.weights.size, blocks = WeightedSumPartials(args.dy.rows, terms) / terms;

@@ -38,6 +38,14 @@ struct Shape {
     alone.a_step = alone.b_step = alone.c_step = alone.a_sums_step = 0;
     return alone;
   }
+  // `number` of them, at the least distances that keep the alignment.
+  Shape Together(int64_t number) const {
+    Shape together = *this;
+    together.count = number;
+    together.a_step = (a_transposed ? k : m) * a_stride, together.b_step = (b_transposed ? n : k) * b_stride;
+    together.c_step = m * c_stride, together.a_sums_step = (m + 3) / 4 * 4;
+    return together;
+  }
   Shape Bare() const {
     Shape bare = *this;
     bare.bias = bare.relu = bare.writes_mask = bare.reads_mask = bare.sums = false;
@@ -97,8 +105,14 @@ struct Plan {
 class CublasMatmul : public Matmul {
  public:
   CublasMatmul(const CublasLibrary& library, cublasLtHandle_t handle, StreamHandle stream, void* workspace, int major,
-               bool tf32)
-      : library_(library), handle_(handle), stream_(stream), workspace_(workspace), major_(major), tf32_(tf32) {}
+               bool tf32, int weight_gradient_batch)
+      : library_(library),
+        handle_(handle),
+        stream_(stream),
+        workspace_(workspace),
+        major_(major),
+        tf32_(tf32),
+        weight_gradient_batch_(weight_gradient_batch) {}
   ~CublasMatmul() override;
 
   bool Offers(const MatmulArgs& args) override;
@@ -112,8 +126,8 @@ class CublasMatmul : public Matmul {
   }
   Plan& PlanOf(const Shape& shape);
   Plan MakePlan(const Shape& shape);
-  // Gives the plan of several products the algorithm of one alone. Returns false if that cannot compute them.
-  bool TakeAlgorithmOfOne(const Shape& shape, Plan& plan);
+  // Whether the plan's algorithm can compute its products.
+  bool Works(const Plan& plan) const;
   // Whether the epilogue makes cuBLASLt compute the product in a slower way than without it.
   bool CostsItsSpeed(const Shape& shape, const Plan& plan);
   int32_t ConfigOf(cublasLtMatmulAlgoConfigAttributes_t attribute, const Shape& shape, const Plan& plan) const;
@@ -128,6 +142,7 @@ class CublasMatmul : public Matmul {
   void* const workspace_;
   const int major_;
   const bool tf32_;
+  const int weight_gradient_batch_;
   std::map<Shape, Plan> plans_;
 };
 
@@ -212,23 +227,33 @@ Plan CublasMatmul::MakePlan(const Shape& shape) {
   layout(&plan.second, shape.operands, shape.a_transposed ? shape.m : shape.k, shape.a_transposed ? shape.k : shape.m,
          shape.a_stride);
   layout(&plan.result, shape.result, shape.n, shape.m, shape.c_stride);
-  const auto repeat = [&](cublasLtMatrixLayout_t of, int64_t step) {
-    const auto count = static_cast<int32_t>(shape.count);
-    check(library_.set_layout(of, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof(count)));
-    check(library_.set_layout(of, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof(step)));
+  const auto repeat = [&](const Shape& number) {
+    const auto count = static_cast<int32_t>(number.count);
+    for (const auto& [of, step] : {std::pair(plan.first, number.b_step), std::pair(plan.second, number.a_step),
+                                   std::pair(plan.result, number.c_step)}) {
+      check(library_.set_layout(of, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof(count)));
+      check(library_.set_layout(of, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof(step)));
+    }
+    if (shape.sums) set(CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, number.a_sums_step);
   };
   // Not null, because some versions then offer no algorithm.
   const void* const somewhere = static_cast<const std::byte*>(workspace_) + 16;
   SetPlaces(plan, shape, somewhere, somewhere);
   if (shape.count > 1) {
-    repeat(plan.first, shape.b_step);
-    repeat(plan.second, shape.a_step);
-    repeat(plan.result, shape.c_step);
-    if (shape.sums) set(CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, shape.a_sums_step);
-    plan.offered = TakeAlgorithmOfOne(shape, plan);
+    repeat(shape);
+    const Plan& alone = PlanOf(shape.Alone());
+    plan.algorithm = alone.algorithm;
+    plan.offered = alone.offered && Works(plan);
     return plan;
   }
   const cublasStatus_t status = IsKnownNotToWork(shape) ? CUBLAS_STATUS_NOT_SUPPORTED : ChooseAlgorithm(shape, plan);
+  if (status == CUBLAS_STATUS_SUCCESS && shape.a_transposed && shape.accumulate && weight_gradient_batch_ > 1) {
+    const cublasLtMatmulAlgo_t of_one = plan.algorithm;
+    repeat(shape.Together(weight_gradient_batch_));
+    const bool chosen = ChooseAlgorithm(shape, plan) == CUBLAS_STATUS_SUCCESS;
+    repeat(shape);
+    if (!chosen || !Works(plan)) plan.algorithm = of_one;
+  }
   plan.offered = status == CUBLAS_STATUS_SUCCESS && !CostsItsSpeed(shape, plan);
   // cuBLASLt may return either error if it lacks the epilogue.
   const bool refused = status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE;
@@ -236,10 +261,7 @@ Plan CublasMatmul::MakePlan(const Shape& shape) {
   return plan;
 }
 
-bool CublasMatmul::TakeAlgorithmOfOne(const Shape& shape, Plan& plan) {
-  const Plan& alone = PlanOf(shape.Alone());
-  plan.algorithm = alone.algorithm;
-  if (!alone.offered) return false;
+bool CublasMatmul::Works(const Plan& plan) const {
   cublasLtMatmulHeuristicResult_t found = {};
   const cublasStatus_t status = library_.check_algorithm(handle_, plan.operation, plan.first, plan.second, plan.result,
                                                          plan.result, &plan.algorithm, &found);
@@ -296,22 +318,25 @@ void CublasMatmul::Multiply(const MatmulArgs& args) {
   SetPlaces(plan, shape, shape.sums ? args.a_sums.data : args.bias.data,
             shape.writes_mask ? args.written_mask : args.read_mask);
   stream_.CountLaunch();
+  const bool on_main = args.queue == DeviceQueues::kMain;
   const float alpha = 1.0f, beta = args.accumulate ? 1.0f : 0.0f;
   Check(library_.matmul(handle_, plan.operation, &alpha, args.b.data, plan.first, args.a.data, plan.second, &beta,
-                        args.c.data, plan.result, args.c.data, plan.result, &plan.algorithm, workspace_,
-                        kMatmulWorkspaceBytes, stream_),
+                        args.c.data, plan.result, args.c.data, plan.result, &plan.algorithm,
+                        on_main ? workspace_ : args.workspace, kMatmulWorkspaceBytes,
+                        on_main ? stream_.stream : static_cast<cudaStream_t>(args.queue)),
         shape);
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Matmul>> MakeCublasMatmul(StreamHandle stream, void* workspace, int major, bool tf32) {
+absl::StatusOr<std::unique_ptr<Matmul>> MakeCublasMatmul(StreamHandle stream, void* workspace, int major, bool tf32,
+                                                         int weight_gradient_batch) {
   HADAL_ASSIGN_OR_RETURN(const CublasLibrary library, LoadCublasLibrary());
   cublasLtHandle_t handle = nullptr;
   if (const cublasStatus_t status = library.create(&handle); status != CUBLAS_STATUS_SUCCESS) {
     return absl::UnavailableError(absl::StrCat("cannot start cuBLASLt: ", library.status_string(status)));
   }
-  return std::make_unique<CublasMatmul>(library, handle, stream, workspace, major, tf32);
+  return std::make_unique<CublasMatmul>(library, handle, stream, workspace, major, tf32, weight_gradient_batch);
 }
 
 }  // namespace hadal::cuda

@@ -18,7 +18,8 @@
 // Several products in one launch (strided batches) use the algorithm of one alone, which cublasLtMatmulAlgoCheck must
 // accept for their number and kMatmulWorkspaceBytes. Its tile and its split of the sum over k are then those of one,
 // and with them the order of every sum. NVIDIA does not document that; linear_on_device_test would
-// compare the bits on a GPU.
+// compare the bits on a GPU. The first choice for one weight's gradient probably splits a long sum, which several at a
+// time need not: with weight_gradient_batch > 1 it is the first choice for that many, if one alone can have it.
 // Threads: one. After Make… succeeds, the library's errors abort with its message.
 #pragma once
 
@@ -36,6 +37,7 @@ inline constexpr int64_t kMatmulWorkspaceBytes = 32 << 20;
 // `workspace`: kMatmulWorkspaceBytes on the current CUDA device, which products on other streams do not use. `major`:
 // the first number of the device's compute capability. `tf32`: compute products of fp32 matrices in tf32. Errors:
 // Unavailable if the library is not found.
-absl::StatusOr<std::unique_ptr<Matmul>> MakeCublasMatmul(StreamHandle stream, void* workspace, int major, bool tf32);
+absl::StatusOr<std::unique_ptr<Matmul>> MakeCublasMatmul(StreamHandle stream, void* workspace, int major, bool tf32,
+                                                         int weight_gradient_batch);
 
 }  // namespace hadal::cuda

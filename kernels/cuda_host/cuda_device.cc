@@ -102,6 +102,7 @@ class CudaDevice : public LaunchDevice {
   Profiler* profiler() override { return profiler_.get(); }
 
   StreamHandle HandleOf(DeviceQueues::Queue queue) override;
+  absl::StatusOr<DeviceQueues::Queue> MakeKernelQueue() override;
   Matmul& matmul() override {
     watch_.BeforeCall();
     return *matmul_;
@@ -120,6 +121,7 @@ class CudaDevice : public LaunchDevice {
   int index_ = 0;
   std::string name_, identity_;
   cudaStream_t stream_ = nullptr;
+  DeviceQueues::Queue kernel_queue_ = nullptr;  // the last of MakeKernelQueue
   std::byte* workspace_ = nullptr;  // for products
   bool capturing_ = false;
   std::optional<DeviceWatch::Wait> polled_;  // since Idle found work that has not been waited for
@@ -180,15 +182,13 @@ absl::StatusOr<std::unique_ptr<Device>> CudaDevice::Open(const CudaDeviceOptions
   if (properties.major < kOldestMajor) {
     return absl::UnavailableError(absl::StrCat(device->name_, " is too old: the kernels are for sm_80 and later"));
   }
-  if (const cudaError_t error = cudaStreamCreateWithFlags(&device->stream_, cudaStreamNonBlocking);
-      error != cudaSuccess) {
-    return Unavailable("no CUDA stream", error);
-  }
+  HADAL_ASSIGN_OR_RETURN(const DeviceQueues::Queue main, device->MakeKernelQueue());
+  device->stream_ = static_cast<cudaStream_t>(main);
   device->queues_ =
       MakeCudaQueues(index, device->stream_, device->watch_, [opened = device.get()] { opened->Standstill(); });
   HADAL_ASSIGN_OR_RETURN(device->workspace_, device->Allocate(kMatmulWorkspaceBytes));
-  HADAL_ASSIGN_OR_RETURN(device->matmul_,
-                         MakeCublasMatmul(device->handle(), device->workspace_, properties.major, options.tf32));
+  HADAL_ASSIGN_OR_RETURN(device->matmul_, MakeCublasMatmul(device->handle(), device->workspace_, properties.major,
+                                                           options.tf32, options.weight_gradient_batch));
   HADAL_ASSIGN_OR_RETURN(LaunchMemory memory, LaunchMemory::Create(*device));
   device->launch_memory_.emplace(std::move(memory));
   device->CopyOnce();
@@ -218,9 +218,17 @@ CudaDevice::~CudaDevice() {
 
 StreamHandle CudaDevice::HandleOf(DeviceQueues::Queue queue) {
   watch_.BeforeCall();
-  if (queue == DeviceQueues::kMain) return {stream_, &launches_, &first_launches()};
-  HADAL_CHECK(!capturing());
-  return {static_cast<cudaStream_t>(queue), &launches_, &first_launches()};
+  HADAL_CHECK(!capturing() || queue == DeviceQueues::kMain || queue == kernel_queue_);
+  return {queue == DeviceQueues::kMain ? stream_ : static_cast<cudaStream_t>(queue), &launches_, &first_launches()};
+}
+
+absl::StatusOr<DeviceQueues::Queue> CudaDevice::MakeKernelQueue() {
+  Standstill();
+  const DeviceWatch::Wait wait(watch_, "making a queue");
+  cudaStream_t stream = nullptr;
+  const cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+  if (error != cudaSuccess) return Unavailable("no CUDA stream", error);
+  return kernel_queue_ = stream;
 }
 
 int64_t CudaDevice::FreeBytes() const {

@@ -12,9 +12,10 @@
 namespace hadal::cuda {
 
 struct CudaDeviceOptions {
-  int local_rank = 0;          // the process's index on its host; ChooseVisibleDevice maps it to a GPU
-  bool tf32 = false;           // products of fp32 matrices in tf32: ten bits of mantissa
-  DeviceWatch::Options watch;  // ends the process if the GPU hangs; all of the device's waits and calls are watched
+  int local_rank = 0;             // the process's index on its host; ChooseVisibleDevice maps it to a GPU
+  bool tf32 = false;              // products of fp32 matrices in tf32: ten bits of mantissa
+  int weight_gradient_batch = 1;  // equal gradients of weights for which their algorithm is chosen (cublas_matmul.h)
+  DeviceWatch::Options watch;     // ends the process if the GPU hangs; all of the device's waits and calls are watched
 };
 
 // Opens the GPU. Errors: NotFound if there is no driver or no GPU, or if the build has no CUDA. Unavailable, with a

@@ -48,13 +48,11 @@ class CudaQueues final : public DeviceQueues {
 
   void Record(Event event, Queue queue) override {
     Choose();
-    cudaStream_t const stream = queue == kMain ? main_ : static_cast<cudaStream_t>(queue);
-    Check(cudaEventRecord(static_cast<cudaEvent_t>(event), stream), "recording an event");
+    Check(cudaEventRecord(static_cast<cudaEvent_t>(event), StreamOf(queue)), "recording an event");
   }
   void Await(Queue queue, Event event) override {
     Choose();
-    Check(cudaStreamWaitEvent(static_cast<cudaStream_t>(queue), static_cast<cudaEvent_t>(event), 0),
-          "awaiting an event");
+    Check(cudaStreamWaitEvent(StreamOf(queue), static_cast<cudaEvent_t>(event), 0), "awaiting an event");
   }
   // Polled until it is true: not BeforeCall, which would start the watch's time again.
   bool Reached(Event event) override {
@@ -85,6 +83,7 @@ class CudaQueues final : public DeviceQueues {
   }
 
  private:
+  cudaStream_t StreamOf(Queue queue) const { return queue == kMain ? main_ : static_cast<cudaStream_t>(queue); }
   void Choose() {
     watch_.BeforeCall();
     Check(cudaSetDevice(device_), "choosing it");

@@ -19,8 +19,10 @@ namespace hadal::cuda {
 class LaunchDevice : public Device {
  public:
   StreamHandle handle() { return HandleOf(DeviceQueues::kMain); }
-  // The CUDA stream of a queue. REQUIRES: no capture is in progress, except for the main queue.
+  // The CUDA stream of a queue. REQUIRES: in a capture: the main queue, or the last of MakeKernelQueue.
   virtual StreamHandle HandleOf(DeviceQueues::Queue queue) = 0;
+  // As DeviceQueues::MakeQueue, whose work precedes the main queue's where both could run; this one's does not.
+  virtual absl::StatusOr<DeviceQueues::Queue> MakeKernelQueue() = 0;
   virtual Matmul& matmul() = 0;
   virtual LaunchMemory& launch_memory() = 0;
 
@@ -48,16 +50,15 @@ class LaunchDevice : public Device {
   std::vector<MatmulArgs>* products_ = nullptr;
 };
 
-// Returns the stream's device. REQUIRES: it is a LaunchDevice, as is every device with the kernels of operations.h; the
-// stream is on its main queue.
+// Returns the stream's device. REQUIRES: it is a LaunchDevice, as is every device with the kernels of operations.h.
+// AnyDeviceOf: also for a stream that is not on the main queue; for operations that use neither scratch nor launch
+// memory, and for products only with a workspace of their own.
+inline LaunchDevice& AnyDeviceOf(const Stream& stream) { return static_cast<LaunchDevice&>(*stream.device()); }
 inline LaunchDevice& DeviceOf(const Stream& stream) {
-  HADAL_CHECK(stream.queue() == DeviceQueues::kMain);  // scratch, launch memory and products serve one queue
-  return static_cast<LaunchDevice&>(*stream.device());
+  HADAL_CHECK(stream.queue() == DeviceQueues::kMain);  // scratch, launch memory and the workspace serve one queue
+  return AnyDeviceOf(stream);
 }
-// Returns the CUDA stream of the stream's queue, which need not be the main one. For operations that use neither
-// scratch nor launch memory nor matrix products.
-inline StreamHandle HandleOf(const Stream& stream) {
-  return static_cast<LaunchDevice&>(*stream.device()).HandleOf(stream.queue());
-}
+// Returns the CUDA stream of the stream's queue, under the conditions of AnyDeviceOf.
+inline StreamHandle HandleOf(const Stream& stream) { return AnyDeviceOf(stream).HandleOf(stream.queue()); }
 
 }  // namespace hadal::cuda

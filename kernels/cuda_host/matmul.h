@@ -18,6 +18,7 @@
 #include <cstddef>
 
 #include "kernels/linear.h"
+#include "runtime/device_queues.h"
 #include "runtime/tensor.h"
 
 namespace hadal::cuda {
@@ -43,6 +44,9 @@ struct MatmulArgs {
   // elements. A step of 0: all read the same matrix. REQUIRES: count = 1 if the epilogue changes C; steps ≥ 0; c's
   // products do not overlap; a_sums_step on 16 bytes.
   int64_t count = 1, a_step = 0, b_step = 0, c_step = 0, a_sums_step = 0;
+  // The queue to launch on. Beside the main one: with a workspace of that queue's own (OwnMemory::kWorkspaceBytes).
+  DeviceQueues::Queue queue = DeviceQueues::kMain;
+  std::byte* workspace = nullptr;
 
   // Whether an epilogue changes C.
   bool FinishesC() const { return !bias.empty() || relu || read_mask != nullptr; }

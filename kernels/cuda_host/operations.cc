@@ -45,7 +45,7 @@ void AdamStepOperation(const Stream& stream, const AdamArgs& args) {
 }
 
 void MergeColumnsOperation(const Stream& stream, std::span<const ColumnMerge> merges) {
-  cuda::MergeColumns(DeviceOf(stream).handle(), merges);
+  cuda::MergeColumns(HandleOf(stream), merges);
 }
 
 void CrossEntropyOperation(const Stream& stream, const CrossEntropyArgs& args) {

@@ -65,7 +65,7 @@ size_t TakeRun(std::span<LinearBackwardWeightArgs> products) {
   return length;
 }
 
-MatmulArgs ProductOf(std::span<const LinearBackwardWeightArgs> run) {
+MatmulArgs ProductOf(const Stream& stream, std::span<const LinearBackwardWeightArgs> run, const GradientBatch* batch) {
   const LinearBackwardWeightArgs& first = run[0];
   MatmulArgs product{.m = first.d_weight.rows,
                      .n = first.d_weight.columns,
@@ -74,7 +74,9 @@ MatmulArgs ProductOf(std::span<const LinearBackwardWeightArgs> run) {
                      .a_transposed = true,
                      .b = first.x,
                      .accumulate = true,
-                     .c = first.d_weight};
+                     .c = first.d_weight,
+                     .queue = stream.queue(),
+                     .workspace = batch == nullptr ? nullptr : batch->workspace()};
   if (run.size() == 1) return product;
   const Steps steps(run[0], run[1]);
   product.count = static_cast<int64_t>(run.size());
@@ -84,19 +86,19 @@ MatmulArgs ProductOf(std::span<const LinearBackwardWeightArgs> run) {
 
 // Launches a run's products with their sums over rows in the epilogue.
 void MultiplyWithSums(const Stream& stream, std::span<const LinearBackwardWeightArgs> run, GradientBatch* batch) {
-  MatmulArgs product = ProductOf(run);
+  MatmulArgs product = ProductOf(stream, run, batch);
   constexpr int64_t kFloatsOfBoundary = 4;
   product.a_sums_step = (product.m + kFloatsOfBoundary - 1) / kFloatsOfBoundary * kFloatsOfBoundary;
   const ColumnSumMemory memory(stream, batch, product.count * product.a_sums_step, product.count);
   product.a_sums = {memory.partials, product.m};
-  DeviceOf(stream).Multiply(product);
+  AnyDeviceOf(stream).Multiply(product);
   for (size_t i = 0; i < run.size(); ++i) {
     const ColumnMerge merge = {.parts = memory.partials + static_cast<int64_t>(i) * product.a_sums_step,
                                .count = 1,
                                .stride = product.m,
                                .width = product.m,
                                .sums = run[i].d_bias.data};
-    MergeColumns(DeviceOf(stream).handle(), {&merge, 1}, memory.later);
+    MergeColumns(HandleOf(stream), {&merge, 1}, memory.later);
   }
 }
 
@@ -115,16 +117,16 @@ void AddColumnSums(const Stream& stream, std::span<const LinearBackwardWeightArg
       const Steps steps(run[0], run[1]);
       args.x_step = steps.dy, args.sums_step = steps.d_bias;
     }
-    ColumnSums<T>(DeviceOf(stream).handle(), args, memory.later);
+    ColumnSums<T>(HandleOf(stream), args, memory.later);
   });
 }
 
 // Whether a product of this kind sums its bias's gradient. Does not depend on the number of products.
-bool SumsRide(const Stream& stream, const LinearBackwardWeightArgs& product) {
+bool SumsRide(const Stream& stream, const LinearBackwardWeightArgs& product, const GradientBatch* batch) {
   if (product.d_bias.empty() || product.d_bias.size > kColumnPartials) return false;
-  MatmulArgs alone = ProductOf({&product, 1});
-  alone.a_sums = {reinterpret_cast<float*>(DeviceOf(stream).launch_memory().scratch()), product.d_bias.size};
-  return DeviceOf(stream).matmul().Offers(alone);
+  MatmulArgs alone = ProductOf(stream, {&product, 1}, batch);
+  alone.a_sums = {reinterpret_cast<float*>(AnyDeviceOf(stream).launch_memory().scratch()), product.d_bias.size};
+  return AnyDeviceOf(stream).matmul().Offers(alone);
 }
 
 // Returns how many products of a run one launch can do.
@@ -136,19 +138,19 @@ size_t MostTogether(const Stream& stream, std::span<const LinearBackwardWeightAr
     most = std::clamp<size_t>(batch->memory_floats() / floats, 1, std::min(most, GradientBatch::kMostMerges));
   }
   const auto offered = [&](size_t count) {
-    MatmulArgs product = ProductOf(run.first(count));
+    MatmulArgs product = ProductOf(stream, run.first(count), batch);
     if (sums_ride) {
-      product.a_sums = {reinterpret_cast<float*>(DeviceOf(stream).launch_memory().scratch()), product.m};
+      product.a_sums = {reinterpret_cast<float*>(AnyDeviceOf(stream).launch_memory().scratch()), product.m};
       product.a_sums_step = (product.m + 3) / 4 * 4;
     }
-    return DeviceOf(stream).matmul().Offers(product);
+    return AnyDeviceOf(stream).matmul().Offers(product);
   };
   while (most > 1 && !offered(most)) most /= 2;
   return most;
 }
 
 void LaunchRun(const Stream& stream, std::span<const LinearBackwardWeightArgs> run, GradientBatch* batch) {
-  const bool sums_ride = SumsRide(stream, run[0]);
+  const bool sums_ride = SumsRide(stream, run[0], batch);
   const size_t most = MostTogether(stream, run, sums_ride, batch);
   for (; !run.empty(); run = run.subspan(std::min(most, run.size()))) {
     const auto together = run.first(std::min(most, run.size()));
@@ -156,7 +158,7 @@ void LaunchRun(const Stream& stream, std::span<const LinearBackwardWeightArgs> r
       MultiplyWithSums(stream, together, batch);
       continue;
     }
-    DeviceOf(stream).Multiply(ProductOf(together));
+    AnyDeviceOf(stream).Multiply(ProductOf(stream, together, batch));
     if (!together[0].d_bias.empty()) AddColumnSums(stream, together, batch);
   }
 }

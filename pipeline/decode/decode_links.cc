@@ -39,27 +39,17 @@ bool TakeAll(std::string_view bytes, std::vector<std::vector<Hypothesis>>& trans
   return bytes.empty();
 }
 
-// Entries of the longest residual that crosses a border.
-int64_t EntriesAt(const ModelPlan& plan, int32_t cut) {
-  int64_t most = 1;
-  for (const Edge& edge : BorderEdges(plan, cut)) most = std::max(most, edge.entries);
-  return most;
-}
-
-// Entries of the longest residual that a rank sends, and receives.
-int64_t MostSent(const ModelPlan& plan, const PipelineLayout& pipeline, int rank) {
-  int64_t most = 1;
+// Bytes of the longest message of a residual in front of a rank's chunks, or behind them.
+int64_t MostBytes(const ModelPlan& plan, const PipelineLayout& pipeline, int rank, bool behind,
+                  const DecodeCapacity& capacity) {
+  int64_t most = 1;  // entries
   for (int c = 0; c < pipeline.shape.chunks; ++c) {
-    if (!pipeline.shape.IsLast(rank, c)) most = std::max(most, EntriesAt(plan, pipeline.last_sublayer(rank, c)));
+    const int g = pipeline.shape.GlobalChunk(rank, c) + (behind ? 1 : 0);
+    if (g == 0 || g == pipeline.shape.global_chunks()) continue;
+    for (const Edge& edge : EdgesInFrontOf(plan, pipeline, g)) most = std::max(most, edge.entries_of(false));
   }
-  return most;
-}
-int64_t MostReceived(const ModelPlan& plan, const PipelineLayout& pipeline, int rank) {
-  int64_t most = 1;
-  for (int c = 0; c < pipeline.shape.chunks; ++c) {
-    if (rank > 0 || c > 0) most = std::max(most, EntriesAt(plan, pipeline.first_sublayer(rank, c)));
-  }
-  return most;
+  return ArenaLayout::Aligned(most * std::max(capacity.rows, capacity.source_rows) * plan.options.d_model *
+                              static_cast<int64_t>(sizeof(float)));
 }
 
 }  // namespace
@@ -141,17 +131,13 @@ DecodeLinks::DecodeLinks(const ModelPlan& plan, const PipelineLayout& pipeline, 
       residual_buffers_(plan.HasSecond(Stack::kEncoder) || plan.HasSecond(Stack::kDecoder) ? 2 * kBuffers : kBuffers),
       command_bytes_(
           ArenaLayout::Aligned(DecodeCommand::MostIntegers(capacity) * static_cast<int64_t>(sizeof(int32_t)))),
-      residual_bytes_(ArenaLayout::Aligned(MostSent(plan, pipeline, rank) *
-                                           std::max(capacity.rows, capacity.source_rows) * plan.options.d_model *
-                                           static_cast<int64_t>(sizeof(float)))),
+      residual_bytes_(MostBytes(plan, pipeline, rank, /*behind=*/true, capacity)),
       command_slice_(layout.ReserveHostBytes("decode borders", command_buffers_ * command_bytes_)),
       residual_slice_(layout.ReserveHostBytes("decode borders", shape_.chunks * residual_buffers_ * residual_bytes_)),
       command_rings_(shape_.stages),
       residual_rings_(shape_.chunks) {
   if (stream.kind() == DeviceKind::kCpu || shape_.stages == 1) return;
-  received_bytes_ =
-      ArenaLayout::Aligned(MostReceived(plan, pipeline, rank) * std::max(capacity.rows, capacity.source_rows) *
-                           plan.options.d_model * static_cast<int64_t>(sizeof(float)));
+  received_bytes_ = MostBytes(plan, pipeline, rank, /*behind=*/false, capacity);
   received_slice_ = layout.ReserveHostBytes("decode borders", received_bytes_);
 }
 

@@ -80,8 +80,8 @@ class DecodeLinks {
   absl::Status ReceiveCommand(DecodeCommand& command);
 
   // Send the output residual of this rank's chunk `chunk` to the next chunk's rank, and receive that chunk's input
-  // residual. For a stack that combines its layers, the message has the outputs of all its layers so far
-  // (layers/border.h). If a second stream crosses the border, it follows by another call.
+  // residual; of a history only the entries that the receiving rank lacks (layers/border.h). If a second stream crosses
+  // the border, it follows by another call.
   absl::Status SendResidual(int chunk, ConstAnyMatrix residual);
   absl::Status ReceiveResidual(int chunk, AnyMatrix residual);
 

@@ -21,8 +21,10 @@ DecoderParts::DecoderParts(const ModelPlan& plan, const PipelineLayout& pipeline
   const DecoderChunk::Launching launching{
       .on_device = stream.kind() != DeviceKind::kCpu, .graphs = options.graphs, .logits = ReadsLogits(options)};
   for (int c = 0; c < pipeline.shape.chunks; ++c) {
-    chunks.push_back(std::make_unique<DecoderChunk>(plan, pipeline.first_sublayer(stage, c),
-                                                    pipeline.last_sublayer(stage, c), capacity,
+    const int g = pipeline.shape.GlobalChunk(stage, c);
+    chunks.push_back(std::make_unique<DecoderChunk>(plan, pipeline.borders[g], pipeline.borders[g + 1],
+                                                    KnownInFrontOf(plan, pipeline, g),
+                                                    KnownInFrontOf(plan, pipeline, g + 1), capacity,
                                                     CandidatesPerHypothesis(options.beam), buffers, launching, layout));
   }
   if (launching.on_device) blocks.emplace(capacity, layout);

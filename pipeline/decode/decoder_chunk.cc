@@ -24,11 +24,14 @@ std::optional<Stack> SecondStreamOf(const std::vector<Edge>& edges) {
 
 }  // namespace
 
-DecoderChunk::DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, const DecodeCapacity& capacity,
-                           int32_t candidates, DecodeBuffers& buffers, const Launching& launching, ArenaLayout& layout)
+DecoderChunk::DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, int64_t known_input,
+                           int64_t known_output, const DecodeCapacity& capacity, int32_t candidates,
+                           DecodeBuffers& buffers, const Launching& launching, ArenaLayout& layout)
     : plan_(plan),
       first_(first),
       last_(last),
+      known_input_(known_input),
+      known_output_(known_output),
       d_model_(plan.options.d_model),
       cache_rows_(capacity.cache_rows),
       lanes_(capacity.lanes),
@@ -86,7 +89,8 @@ DecoderChunk::DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, c
 }
 
 int64_t DecoderChunk::AddHistory(const ModelPlan& plan, int32_t first, int32_t last, int64_t rows, Closing& closing) {
-  if (first >= last || !plan.KeepsHistory(plan.sublayers[first].stack)) return 0;
+  const bool has_part = first < last || (first == last && plan.begins_stack(first));  // or the embedding alone
+  if (!has_part || !plan.KeepsHistory(plan.sublayers[first].stack)) return 0;
   const Stack stack = plan.sublayers[first].stack;
   const int64_t entries = plan.HistoryBefore(last);
   buffers_.RequireHistory(entries * rows * d_model_ * BytesOf(plan.residual_storage(stack)));
@@ -189,7 +193,7 @@ ConstAnyMatrix DecoderChunk::Encode(const SublayerContext& context, const CacheR
     key.shape = groups_->ShapeOf(context.batch);
   }
   Run(context.stream, key, [&] { encoded_ = EncodeSublayers(placed, encoder_output, lane); });
-  return encoded_;
+  return Lacking(encoded_, step_output_ ? 0 : known_output_ * context.batch.source_rows());
 }
 
 ConstAnyMatrix DecoderChunk::Step(const IncrementalContext& context, int32_t lane) {
@@ -199,7 +203,7 @@ ConstAnyMatrix DecoderChunk::Step(const IncrementalContext& context, int32_t lan
   const int64_t rows = context.rows.rows();
   Run(context.stream, {.phase = GraphPhase::kDecodeStep, .slot = lane, .shape = {.target_rows = rows}},
       [&] { stepped_ = StepSublayers(placed, lane); });
-  return stepped_;
+  return Lacking(stepped_, known_output_ * rows);
 }
 
 ConstAnyMatrix DecoderChunk::EncodeSublayers(const SublayerContext& context, const CacheRows& encoder_output,
@@ -209,9 +213,9 @@ ConstAnyMatrix DecoderChunk::EncodeSublayers(const SublayerContext& context, con
   const Matrix second = Second(Stack::kEncoder, rows);
   const bool reads_blocks = plan_.ReadsBlocks(Stack::kEncoder);
   int at = 0;
-  ConstAnyMatrix residual = EncodeInput(rows);
+  ConstAnyMatrix residual = WholeEncodeInput(rows);
   if (front_end_ != nullptr) {
-    front_end_->Forward(context, {.y = EncodeInput(rows), .saved = buffers_.saved()});
+    front_end_->Forward(context, {.y = WholeEncodeInput(rows), .saved = buffers_.saved()});
   }
   for (const auto& [segment, first, end] : encoder_) {
     const int64_t entries = plan_.KeepsHistory(Stack::kEncoder) ? plan_.HistoryBefore(first) : 0;
@@ -281,10 +285,10 @@ ConstAnyMatrix DecoderChunk::StepSublayers(const IncrementalContext& context, in
   const Storage stored = plan_.residual_storage(Stack::kDecoder);
   const Matrix second = Second(Stack::kDecoder, rows);
   int at = 0;
-  ConstAnyMatrix x = StepInput(rows);
+  ConstAnyMatrix x = WholeStepInput(rows);
   if (embedding_target_) {
     embedding_target_->ForwardAt(context.stream, context.parameters, buffers_.workspace(), context.rows.tokens,
-                                 context.rows.positions, context.rows.device_tokens, StepInput(rows));
+                                 context.rows.positions, context.rows.device_tokens, WholeStepInput(rows));
   }
   for (const DecoderSublayer& s : decoder_) {
     x = ReadHistory(context, s, x, at);
@@ -308,8 +312,7 @@ ConstAnyMatrix DecoderChunk::StepSublayers(const IncrementalContext& context, in
                                {.x = x,
                                 .second = second,
                                 .normed = context.scratch.branch(rows),
-                                .mean = context.scratch.mean(rows),
-                                .rstd = context.scratch.rstd(rows),
+                                .statistics = context.scratch.statistics(),
                                 .y = out});
     x = out;
   }

@@ -40,10 +40,12 @@ class DecoderChunk {
     bool graphs = false;  // launch CUDA graphs; ignored unless on_device
     bool logits = false;  // whether Candidates may return the logits of all tokens
   };
-  // Sublayers [first, last) of the plan. `candidates`: CandidatesPerHypothesis (pipeline/options/decoder_options.h).
+  // Sublayers [first, last) of the plan. `known_input`, `known_output`: KnownInFrontOf this chunk and the next
+  // (pipeline/layout/pipeline_layout.h). `candidates`: CandidatesPerHypothesis (pipeline/options/decoder_options.h).
   // `plan` and `buffers` must outlive the chunk.
-  DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, const DecodeCapacity& capacity, int32_t candidates,
-               DecodeBuffers& buffers, const Launching& launching, ArenaLayout& layout);
+  DecoderChunk(const ModelPlan& plan, int32_t first, int32_t last, int64_t known_input, int64_t known_output,
+               const DecodeCapacity& capacity, int32_t candidates, DecodeBuffers& buffers, const Launching& launching,
+               ArenaLayout& layout);
   void Bind(const Arena& arena);
   // Call before the first Encode of a translation: initialises the memory that is read before it is written. `update`:
   // number of updates applied to the weights, ≥ 1.
@@ -60,11 +62,11 @@ class DecoderChunk {
 
   // The buffer for the residual from the border before the chunk; the caller fills it before Encode or Step if
   // encode_input() or step_input(). It has `rows` rows for each residual stream or, in a stack that keeps its history,
-  // for each of its entries so far.
+  // for each entry that the rank's chunk before has not left in the buffers.
   AnyMatrix EncodeInput(int64_t rows) const {
-    return Input(encode_history_, encode_residuals_ * rows, encode_storage_);
+    return Lacking(WholeEncodeInput(rows), step_input_ ? 0 : known_input_ * rows);
   }
-  AnyMatrix StepInput(int64_t rows) const { return Input(step_history_, step_residuals_ * rows, step_storage_); }
+  AnyMatrix StepInput(int64_t rows) const { return Lacking(WholeStepInput(rows), known_input_ * rows); }
   // The second stream at the border before the chunk, which must be filled before Encode or Step, and at the border
   // after it, which holds the result. Empty: no second stream crosses that border.
   Matrix EncodeSecondInput(int64_t rows) const { return Crossing(input_second_, Stack::kEncoder, rows); }
@@ -73,9 +75,9 @@ class DecoderChunk {
   Matrix StepSecondOutput(int64_t rows) const { return Crossing(output_second_, Stack::kDecoder, rows); }
 
   // Runs the encoder's part on the sources of context.batch for `lane`, and writes their keys and values to the cache
-  // rows `encoder_output`. Returns the chunk's output residual.
+  // rows `encoder_output`. Returns the chunk's output residual, of a history what the next chunk's rank lacks.
   ConstAnyMatrix Encode(const SublayerContext& context, const CacheRows& encoder_output, int32_t lane);
-  // Runs one step of `lane`. Returns the chunk's output residual.
+  // Runs one step of `lane`. Returns as Encode.
   ConstAnyMatrix Step(const IncrementalContext& context, int32_t lane);
   // Returns the candidates of the last Step, which had `rows` rows; with `logits` also the logits of all tokens.
   // REQUIRES: the chunk has the output head.
@@ -119,6 +121,14 @@ class DecoderChunk {
   // If the stack of the sublayers [first, last) here keeps its history: adds that and returns the number of entries
   // before them. Otherwise returns 0.
   int64_t AddHistory(const ModelPlan& plan, int32_t first, int32_t last, int64_t rows, Closing& closing);
+  AnyMatrix WholeEncodeInput(int64_t rows) const {
+    return Input(encode_history_, encode_residuals_ * rows, encode_storage_);
+  }
+  AnyMatrix WholeStepInput(int64_t rows) const { return Input(step_history_, step_residuals_ * rows, step_storage_); }
+  template <typename Any>
+  static Any Lacking(const Any& residual, int64_t known_rows) {
+    return residual.Rows(known_rows, residual.rows - known_rows);
+  }
   AnyMatrix Input(int64_t history_entries, int64_t rows, Storage storage) const {
     return history_entries > 0 ? buffers_.history(history_entries, rows, storage) : buffers_.residual(0, rows, storage);
   }
@@ -142,7 +152,7 @@ class DecoderChunk {
 
   const ModelPlan& plan_;
   int32_t first_, last_;
-  int64_t d_model_, cache_rows_;
+  int64_t known_input_, known_output_, d_model_, cache_rows_;
   int32_t lanes_;
   DecodeBuffers& buffers_;
   bool encode_input_ = false, encode_output_ = false, step_input_ = false, step_output_ = false;

@@ -29,15 +29,12 @@ Stage::Stage(const ModelPlan& plan, const PipelineLayout& pipeline, int rank, co
     : plan_(plan),
       stream_(stream),
       parameters_(plan, Sublayers(pipeline, rank), purpose, layout, UpdatedSlices(plan, pipeline, rank)),
-      workspace_(plan, pipeline.capacity, stream, purpose, layout),
+      workspace_(plan, pipeline.capacity, stream, purpose, layout, pipeline.overlap_weight_gradients),
       shared_(plan, pipeline.capacity, purpose, layout) {
   const bool trains = purpose == Purpose::kTraining;
   for (int c = 0; c < pipeline.shape.chunks; ++c) {
     const int chunk = pipeline.shape.GlobalChunk(rank, c), next = chunk + pipeline.shape.stages;
-    const auto known = [&](int in_front) {
-      const bool crosses = in_front > 0 && in_front < pipeline.shape.global_chunks();
-      return crosses ? EdgesInFrontOf(plan, pipeline, in_front)[0].known : 0;
-    };
+    const auto known = [&](int in_front) { return KnownInFrontOf(plan, pipeline, in_front); };
     // Every schedule runs a chunk for S micro-batches before the rank's next chunk, which may need a history of each.
     const int needed = known(next) > 0 ? pipeline.shape.stages : 1;
     const int32_t slots = std::max(trains ? pipeline.peak_live[rank][c] : 1, needed);
@@ -51,6 +48,7 @@ Stage::Stage(const ModelPlan& plan, const PipelineLayout& pipeline, int rank, co
                          .purpose = purpose,
                          .on_device = stream.kind() != DeviceKind::kCpu,
                          .graphs = pipeline.graphs,
+                         .forks = pipeline.overlap_weight_gradients && trains && stream.kind() != DeviceKind::kCpu,
                          .replicas = pipeline.grid.replicas,
                          .inputs_on_device = pipeline.device_transfers,
                          .known_inputs = known_inputs,
@@ -76,11 +74,12 @@ int64_t Stage::graph_bytes() const {
   return bytes;
 }
 
-void Stage::Bind(const Arena& arena) {
+absl::Status Stage::Bind(const Arena& arena) {
   parameters_.Bind(arena);
   workspace_.Bind(arena);
   shared_.Bind(arena);
   for (std::unique_ptr<Chunk>& chunk : chunks_) chunk->Bind(arena);
+  return workspace_.Fork(arena);
 }
 
 RankParts::RankParts(const ModelPlan& plan, const PipelineLayout& pipeline, int stage, const Stream& stream,
@@ -88,6 +87,7 @@ RankParts::RankParts(const ModelPlan& plan, const PipelineLayout& pipeline, int 
     : layout(stream.kind(), gap_bytes),
       stage(plan, pipeline, stage, stream, purpose, layout),
       state(plan, pipeline, stage, purpose, layout),
+      groups(pipeline, this->stage.parameters(), purpose, layout),
       channels(plan, pipeline, stage, purpose, layout),
       tied(plan, pipeline, stage, stream, layout),
       reduction(pipeline, state, stream, purpose, layout) {
@@ -99,8 +99,9 @@ RankParts::RankParts(const ModelPlan& plan, const PipelineLayout& pipeline, int 
 
 absl::Status RankParts::Bind(const Arena& arena, ProcessGrid& transfers, ProcessGrid& host, absl::Duration timeout,
                              TraceBuffer& trace) {
-  stage.Bind(arena);
+  HADAL_RETURN_IF_ERROR(stage.Bind(arena));
   state.Bind(arena, stage.parameters());
+  groups.Bind(arena);
   channels.Bind(arena, transfers.pipeline());
   tied.Bind(arena, transfers.pipeline());
   HADAL_RETURN_IF_ERROR(reduction.Bind(arena, state, transfers.replicas(), trace));
@@ -181,6 +182,7 @@ absl::StatusOr<StepResult> Engine::TrainingStep(std::span<const PackedBatch> bat
   stage().stream().Synchronize();  // so that clearing is not timed as forward
   result.times.optimizer_seconds += watch.Seconds();
   const TraceScope scope(&trace_, {.kind = TraceKind::kStep});
+  parts_.groups.Begin();
   HADAL_RETURN_IF_ERROR(parts_.reduction.Begin());
   HADAL_RETURN_IF_ERROR(executor_.Run(pipeline_.programs[grid_.stage()], inputs, result));
   result.seconds = watch.Seconds();

@@ -29,6 +29,7 @@
 #include "pipeline/exchange/tied_tables.h"
 #include "pipeline/layout/pipeline_layout.h"
 #include "pipeline/stage/chunk.h"
+#include "pipeline/stage/group_sums.h"
 #include "pipeline/stage/stage_state.h"
 #include "runtime/arena.h"
 #include "runtime/comm/collectives.h"
@@ -45,7 +46,8 @@ class Stage {
   // `plan` and `pipeline` must outlive the stage. A stage for inference has no gradients and keeps no activations.
   Stage(const ModelPlan& plan, const PipelineLayout& pipeline, int rank, const Stream& stream, Purpose purpose,
         ArenaLayout& layout);
-  void Bind(const Arena& arena);
+  // Errors: those of Workspace::Fork.
+  absl::Status Bind(const Arena& arena);
 
   const ModelPlan& plan() const { return plan_; }
   const Stream& stream() const { return stream_; }
@@ -78,8 +80,9 @@ class Stage {
   std::vector<std::unique_ptr<Chunk>> chunks_;
 };
 
-// RankParts is everything one rank holds: its stage, the stage's state, its channels, tied tables and replica
-// reduction, and a decoder if validations translate. All are reserved in one layout and bound to memory later.
+// RankParts is everything one rank holds: its stage, the stage's state, the sums of its groups, its channels, tied
+// tables and replica reduction, and a decoder if validations translate. All are reserved in one layout and bound to
+// memory later.
 //
 // Training and translation share the arena. What steps, evaluations and the profile use, including gradients and the
 // channels' buffers, is scratch (runtime/arena.h): translating validation sentences overwrites it. Weights and moments
@@ -98,6 +101,7 @@ struct RankParts {
   ArenaLayout layout;
   Stage stage;
   StageState state;
+  GroupSums groups;
   Channels channels;
   TiedTables tied;
   ReplicaReduction reduction;

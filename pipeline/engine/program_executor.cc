@@ -1,5 +1,6 @@
 #include "pipeline/engine/program_executor.h"
 
+#include <algorithm>
 #include <thread>
 #include <utility>
 
@@ -198,7 +199,11 @@ absl::Status ProgramExecutor::Forward(int chunk, const PackedBatch& batch) {
   loaded = clock_.Mark(&StageTimes::forward_seconds);
   computing.Forward(context, inputs);
   if (computing.head() != nullptr) {
-    TakeLoss();  // the next loss overwrites this host buffer
+    TakeLoss();                      // the next loss overwrites this host buffer
+    if (inputs_.scalars.training) {  // the head's gradients are complete
+      const int32_t head = stage().plan().output_head();
+      setup_.parts.groups.EndMicroBatch(stage().stream(), IndexOf(batch), head, head + 1);
+    }
     computing.head()->FetchLosses(context);
     untaken_ = &batch;
     untaken_mark_ = clock_.Mark(&StageTimes::forward_seconds);
@@ -220,7 +225,7 @@ absl::Status ProgramExecutor::Backward(int chunk, const PackedBatch& batch, bool
   hooks.recompute_seconds = &recomputed;
   if (whole) {
     stage().chunk(chunk).Backward(context, gradients, hooks);
-    if (&batch == &inputs_.batches.back()) CompleteChunk(chunk);
+    EndBackward(chunk, batch);
   } else {
     const int32_t slot = inputs_done_++ % setup_.pipeline.peak_pending[setup_.stage];
     stage().chunk(chunk).BackwardInput(context, gradients, slot, hooks);
@@ -238,7 +243,7 @@ absl::Status ProgramExecutor::BackwardWeight(int chunk, const PackedBatch& batch
   const bool is_last = &batch == &inputs_.batches.back();
   stage().chunk(chunk).BackwardWeight(row_, HooksOf(is_last));
   row_.clear();
-  if (is_last) CompleteChunk(chunk);
+  EndBackward(chunk, batch);
   return absl::OkStatus();
 }
 
@@ -276,14 +281,20 @@ void ProgramExecutor::Progress() {
   if (progress_status_.ok()) progress_status_ = setup_.parts.reduction.Progress(stage().stream());
 }
 
-void ProgramExecutor::CompleteChunk(int chunk) {
+void ProgramExecutor::EndBackward(int chunk, const PackedBatch& batch) {
+  const int32_t last = setup_.pipeline.last_sublayer(setup_.stage, chunk), head = stage().plan().output_head();
+  setup_.parts.groups.EndMicroBatch(stage().stream(), IndexOf(batch),
+                                    setup_.pipeline.first_sublayer(setup_.stage, chunk), std::min(last, head));
+  if (&batch != &inputs_.batches.back()) return;
   clock_.Mark(&StageTimes::backward_seconds);
   Complete(setup_.pipeline.first_sublayer(setup_.stage, chunk));
   clock_.Mark(&StageTimes::communication_seconds);
 }
 
 void ProgramExecutor::Complete(int32_t first) {
-  if (progress_status_.ok()) progress_status_ = setup_.parts.reduction.Complete(stage().stream(), first);
+  if (!progress_status_.ok()) return;
+  setup_.parts.groups.Complete(stage().stream(), first);
+  progress_status_ = setup_.parts.reduction.Complete(stage().stream(), first);
 }
 
 Vector ProgramExecutor::RowNll(const PackedBatch& batch) {

@@ -127,7 +127,9 @@ class ProgramExecutor {
   // Called when the step's gradients of all sublayers ≥ `first` are complete on this rank: starts their sum over
   // replicas.
   void Complete(int32_t first);
-  void CompleteChunk(int chunk);
+  // Called when a micro-batch's gradients of a chunk are complete. Ends its group, and with the last one the step's.
+  void EndBackward(int chunk, const PackedBatch& batch);
+  int IndexOf(const PackedBatch& batch) const { return static_cast<int>(&batch - inputs_.batches.data()); }
   // `is_last`: of the last micro-batch's backward.
   BackwardHooks HooksOf(bool is_last) const;
   // The place for the nll of the batch's rows; empty if not wanted.

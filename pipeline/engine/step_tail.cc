@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "pipeline/engine/engine.h"
 #include "pipeline/layout/slice_ownership.h"
+#include "pipeline/layout/sum_tree.h"
 #include "runtime/clock.h"
 #include "runtime/status_macros.h"
 
@@ -13,9 +15,22 @@ namespace {
 
 constexpr size_t kHeadValues = 4;  // loss, nll, tokens, vote: in front of every rank's slice sums
 
+// `losses`: of a replica's micro-batches.
+LossSums SumOfGroups(std::span<const LossSums> losses, std::span<const GroupEnd> ends) {
+  LossSums sum;
+  std::vector<LossSums> kept(ends.size());
+  size_t m = 0;
+  for (const GroupEnd& end : ends) {
+    for (; m <= static_cast<size_t>(end.micro_batch); ++m) sum.Add(losses[m]);
+    for (const int place : end.kept) sum.Add(kept[place]);
+    if (end.keep >= 0) kept[end.keep] = std::exchange(sum, {});
+  }
+  return sum;
+}
+
 }  // namespace
 
-GradientNorm::GradientNorm(const ModelPlan& plan, const PipelineLayout& pipeline) : plan_(plan) {
+GradientNorm::GradientNorm(const ModelPlan& plan, const PipelineLayout& pipeline) : plan_(plan), grid_(pipeline.grid) {
   std::vector<size_t> first_slice;  // of each parameter
   size_t slices = 0;
   for (const ParameterRecord& parameter : plan.parameters) {
@@ -52,9 +67,15 @@ absl::StatusOr<GlobalGradient> GradientNorm::Compute(const Stream& stream, const
 
   GlobalGradient result;
   for (const std::vector<double>& values : all) {
-    result.loss.Add({values[0], values[1], static_cast<int64_t>(values[2])});
     result.vote = std::max(result.vote, static_cast<StepVote>(static_cast<int32_t>(values[3])));
   }
+  std::vector<LossSums> losses;  // [replicas]
+  for (int replica = 0; replica < grid_.replicas; ++replica) {
+    const std::vector<double>& values = all[grid_.RankOf(grid_.stages - 1, replica)];
+    losses.push_back({values[0], values[1], static_cast<int64_t>(values[2])});
+  }
+  for (const SumStep& step : SumSteps(grid_.replicas)) losses[step.into].Add(losses[step.from]);
+  result.loss = losses[0];
   std::vector<size_t> next(all.size(), kHeadValues);
   std::vector<double> squares(plan_.sublayers.size(), 0.0);
   double total = 0;
@@ -90,7 +111,7 @@ void StepTail::Begin(const UpdateSettings& settings, int64_t update) {
 
 absl::Status StepTail::ReduceTiedGradients(StepResult& result) {
   const Stopwatch watch;
-  HADAL_RETURN_IF_ERROR(parts_.tied.ReduceGradients(stream(), parts_.stage.parameters(), timeout_));
+  HADAL_RETURN_IF_ERROR(parts_.tied.ReduceGradients(stream(), parts_.groups, timeout_));
   result.times.communication_seconds += watch.Seconds();
   return absl::OkStatus();
 }
@@ -105,8 +126,7 @@ absl::Status StepTail::ReduceOverReplicas(StepResult& result) {
 
 absl::Status StepTail::ComputeNorm(std::span<const LossSums> losses, StepResult& result) {
   const Stopwatch watch;
-  LossSums loss;
-  for (const LossSums& sums : losses) loss.Add(sums);
+  const LossSums loss = losses.empty() ? LossSums() : SumOfGroups(losses, parts_.groups.ends());
   const StepVote vote = settings_.vote ? settings_.vote() : StepVote::kContinue;
   HADAL_ASSIGN_OR_RETURN(result.gradient, norm_.Compute(stream(), parts_.state, loss, vote, collectives_));
   result.applied =

@@ -57,9 +57,10 @@ struct GlobalGradient {
 // The global gradient norm: Σ over (parameter, slice) in plan order, in double, whichever rank owns a slice.
 //
 // After gradients are summed over the uses of tied tables and over replicas, every rank sums the squares of its slices.
-// An all-gather gives all ranks all sums, and each adds them in the same order. So the norm, gradient clipping and the
-// decision to skip a step have the same bits for every layout with the same number of replicas. The norms per sublayer
-// come from the same sums. Frozen parameters (ModelPlan::frozen) count for none of this but the norms per sublayer.
+// An all-gather gives all ranks all sums, and each adds them in the same order; the losses of the replicas are added in
+// the order of pipeline/layout/sum_tree.h. So the norm, gradient clipping and the decision to skip a step have the same
+// bits for every layout. The norms per sublayer come from the same sums. Frozen parameters (ModelPlan::frozen) count
+// for none of this but the norms per sublayer.
 // Threads: the stream's; one thread sums one slice. Blocking: Compute (one all-gather), which every rank of the grid
 // calls at the same place.
 class GradientNorm {
@@ -75,6 +76,7 @@ class GradientNorm {
   void ListSlices(const StageState& state);
 
   const ModelPlan& plan_;
+  const GridShape grid_;
   std::vector<int> owner_;            // [slices of the model, ascending by (parameter, slice)] world rank of the owner
   std::vector<SquaresSlice> slices_;  // this rank's, in (parameter, slice) order
   std::vector<double> mine_;          // loss sums and vote, then one sum per slice

@@ -21,39 +21,31 @@
 
 namespace hadal {
 
-// Blocks of 8 replicas, in which gradients are summed and results passed on, so that few messages leave a block: with
-// replicas of a stage next to each other (Placement::kReplicasTogether), a block is within one node of 8 devices.
+// Blocks of up to 8 replicas, in which gradients are summed and results passed on, so that few messages leave a block:
+// with replicas of a stage next to each other (Placement::kReplicasTogether), a block is within one node of 8 devices.
+// A block is a subtree of the sum's tree (pipeline/layout/sum_tree.h): its size is 8 or, if 8 does not divide R > 8,
+// the largest power of two that does. R ≤ 8 and odd R give one block.
 //
 // For each owner, one replica of each block is the owner's relay there: it sums the block's gradients for the owner,
-// and passes the owner's result on to the block. In its own block an owner is its own relay. R ≤ 8 give one block.
+// and passes the owner's result on to the block. In its own block an owner is its own relay.
 // Threads: pure.
 struct ReplicaBlocks {
-  static constexpr int kReplicas = 8;  // of a block; the last one may have fewer
+  static constexpr int kMostReplicas = 8;  // of a block, if there are several
 
   int replicas = 1;
 
-  static int BlockOf(int replica) { return replica / kReplicas; }
-  int count() const { return (replicas + kReplicas - 1) / kReplicas; }
-  int begin(int block) const { return block * kReplicas; }
-  int end(int block) const { return std::min(replicas, (block + 1) * kReplicas); }
-  int RelayOf(int block, int owner) const { return begin(block) + owner % kReplicas % (end(block) - begin(block)); }
+  int size() const {  // of each block
+    const bool one = replicas <= kMostReplicas || replicas % 2 != 0;
+    return one ? replicas : std::min(kMostReplicas, replicas & -replicas);
+  }
+  int BlockOf(int replica) const { return replica / size(); }
+  int count() const { return replicas / size(); }
+  int begin(int block) const { return block * size(); }
+  int end(int block) const { return (block + 1) * size(); }
+  int RelayOf(int block, int owner) const { return begin(block) + owner % size(); }
   // Whether replicas `a` and `b` send each other anything.
   bool Meet(int a, int b) const {
     return BlockOf(a) == BlockOf(b) || RelayOf(BlockOf(b), a) == b || RelayOf(BlockOf(a), b) == a;
-  }
-  // How many pieces (one replica's or block's gradients of a bucket) a replica receives in a round in which each owner
-  // has one bucket: as a relay, those of the other replicas of its block; as an owner, the sums of the other blocks.
-  int PiecesOf(int replica) const {
-    const int block = BlockOf(replica);
-    int owners = 0;
-    for (int owner = 0; owner < replicas; ++owner) owners += RelayOf(block, owner) == replica ? 1 : 0;
-    return owners * (end(block) - begin(block) - 1) + count() - 1;
-  }
-  // The largest PiecesOf of any replica.
-  int MostPieces() const {
-    int most = 0;
-    for (int replica = 0; replica < replicas; ++replica) most = std::max(most, PiecesOf(replica));
-    return most;
   }
 };
 

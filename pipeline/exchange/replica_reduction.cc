@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernels/add.h"
+#include "pipeline/layout/sum_tree.h"
 #include "runtime/check.h"
 #include "runtime/comm/message_tags.h"
 #include "runtime/status_macros.h"
@@ -14,28 +15,28 @@ namespace {
 
 AnyMatrix GradientOf(const ReplicaBucket& bucket) { return Matrix(bucket.gradient.data, 1, bucket.gradient.size); }
 
-// Adds pieces [first, first + count) in their order into the one at `own`. Overwrites the others. An addition's
-// operands may change places without changing its result.
-template <typename AddTo>
-void AddInOrder(const std::vector<float*>& pieces, const float* own, int64_t first, int64_t count, const AddTo& add) {
-  float* sum = pieces[0];
-  for (size_t i = 1; i < pieces.size(); ++i) {
-    float* next = pieces[i];
-    if (next == own) std::swap(sum, next);
-    add(Vector(sum + first, count), Vector(next + first, count));
-  }
-}
-
 // Elements are independent, so that threads and ranges change no bit; a range stays in the first-level cache.
-void AddOnHost(const Stream& stream, const std::vector<float*>& pieces, const float* own, int64_t elements) {
+void AddOnHost(const Stream& stream, std::span<const std::pair<float*, const float*>> steps, int64_t elements) {
   constexpr int64_t kGrain = 4096, kRange = 1024;
   stream.ForRanges(elements, kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t first = begin; first < end; first += kRange) {
-      AddInOrder(pieces, own, first, std::min(kRange, end - first), [](Vector sum, Vector values) {
-        for (int64_t i = 0; i < sum.size; ++i) sum[i] += values[i];
-      });
+      const int64_t last = std::min(first + kRange, end);
+      for (const auto& [sum, values] : steps) {
+        for (int64_t i = first; i < last; ++i) sum[i] += values[i];
+      }
     }
   });
+}
+
+// The additions of a tree's leaves, so that their sum is at `own`, one of them. Overwrites the others. An addition's
+// operands may change places without changing its result.
+std::vector<std::pair<float*, const float*>> InTree(std::vector<float*> leaves, const float* own) {
+  std::vector<std::pair<float*, const float*>> steps;
+  for (const SumStep& step : SumSteps(static_cast<int>(leaves.size()))) {
+    if (leaves[step.from] == own) std::swap(leaves[step.into], leaves[step.from]);
+    steps.emplace_back(leaves[step.into], leaves[step.from]);
+  }
+  return steps;
 }
 
 }  // namespace
@@ -47,7 +48,7 @@ ReplicaReduction::ReplicaReduction(const PipelineLayout& pipeline, const StageSt
       blocks_{.replicas = pipeline.grid.replicas} {
   if (!active_) return;
   on_device_ = pipeline.device_transfers;
-  buffer_elements_ = blocks_.MostPieces() * MostElementsOfARound(state);
+  buffer_elements_ = (blocks_.replicas - 1) * MostElementsOfARound(state);
   const int64_t bytes = kBuffers * buffer_elements_ * int64_t{sizeof(float)};
   buffer_slice_ = on_device_ ? layout.ReserveBytes("workspace", bytes) : layout.ReserveHostBytes("workspace", bytes);
   if (stream.kind() == DeviceKind::kCpu || on_device_) return;
@@ -100,14 +101,14 @@ void ReplicaReduction::ListWithinBlock(const ReplicaBucket& bucket, float*& free
     exchange.parts.push_back({.peer = relay, .send = own, .send_bytes = bucket.bytes()});
     return;
   }
-  Addition addition{.bucket = &bucket};
+  std::vector<float*> pieces;
   const int block = blocks_.BlockOf(replica_);
   for (int r = blocks_.begin(block); r < blocks_.end(block); ++r) {
-    addition.pieces.push_back(r == replica_ ? own : std::exchange(free, free + bucket.gradient.size));
+    pieces.push_back(r == replica_ ? own : std::exchange(free, free + bucket.gradient.size));
     if (r == replica_) continue;
-    exchange.parts.push_back({.peer = r, .receive = addition.pieces.back(), .receive_bytes = bucket.bytes()});
+    exchange.parts.push_back({.peer = r, .receive = pieces.back(), .receive_bytes = bucket.bytes()});
   }
-  exchange.additions.push_back(std::move(addition));
+  exchange.additions.push_back({.bucket = &bucket, .steps = InTree(std::move(pieces), own)});
 }
 
 void ReplicaReduction::ListBetweenBlocks(const ReplicaBucket& bucket, float*& free, Exchanged& exchange) const {
@@ -116,14 +117,14 @@ void ReplicaReduction::ListBetweenBlocks(const ReplicaBucket& bucket, float*& fr
     exchange.parts.push_back({.peer = bucket.owner, .send = own, .send_bytes = bucket.bytes()});
   }
   if (!Owns(bucket)) return;
-  Addition addition{.bucket = &bucket};
+  std::vector<float*> pieces;
   for (int block = 0; block < blocks_.count(); ++block) {
     const int relay = blocks_.RelayOf(block, replica_);
-    addition.pieces.push_back(relay == replica_ ? own : std::exchange(free, free + bucket.gradient.size));
+    pieces.push_back(relay == replica_ ? own : std::exchange(free, free + bucket.gradient.size));
     if (relay == replica_) continue;
-    exchange.parts.push_back({.peer = relay, .receive = addition.pieces.back(), .receive_bytes = bucket.bytes()});
+    exchange.parts.push_back({.peer = relay, .receive = pieces.back(), .receive_bytes = bucket.bytes()});
   }
-  exchange.additions.push_back(std::move(addition));
+  exchange.additions.push_back({.bucket = &bucket, .steps = InTree(std::move(pieces), own)});
 }
 
 void ReplicaReduction::MarkComplete(size_t end) {
@@ -192,7 +193,7 @@ absl::Status ReplicaReduction::Retire(const Stream& stream) {
   for (; added_ < begun_ && (beside_ == nullptr || beside_->Done(added_)); ++added_) {
     int64_t bytes = 0;
     for (const Addition& addition : exchanges_[added_].additions) {
-      bytes += (std::ssize(addition.pieces) - 1) * addition.bucket->bytes();
+      bytes += std::ssize(addition.steps) * addition.bucket->bytes();
     }
     if (bytes == 0) continue;
     trace_->Add({.kind = TraceKind::kReplicaGradients,
@@ -207,13 +208,14 @@ void ReplicaReduction::AddPieces(const Stream& stream, size_t exchange) {
   const Stream beside = beside_ == nullptr ? stream : beside_->Begin(stream, exchange);
   for (const Addition& addition : exchanges_[exchange].additions) {
     const ReplicaBucket& bucket = *addition.bucket;
-    const auto* const own = static_cast<float*>(bucket.Place(bucket.gradient.data));
+    const int64_t elements = bucket.gradient.size;
     if (beside_ != nullptr) {
-      AddInOrder(addition.pieces, own, 0, bucket.gradient.size,
-                 [&beside](Vector sum, Vector values) { Add(beside, {.sum = sum, .values = values}); });
+      for (const auto& [sum, values] : addition.steps) {
+        Add(beside, {.sum = {sum, elements}, .values = {values, elements}});
+      }
       continue;
     }
-    AddOnHost(stream, addition.pieces, own, bucket.gradient.size);
+    AddOnHost(stream, addition.steps, elements);
     if (Owns(bucket)) bucket.Store(stream, bucket.gradient.data, bucket.bytes());
   }
   if (beside_ != nullptr) beside_->End(exchange);

@@ -1,14 +1,14 @@
 // ReplicaReduction sums gradients over the R replicas of a stage and distributes the result: a reduce-scatter and an
 // all-gather with fixed order. Terms (replica_buckets.h): a bucket is a range of gradients with one owner among the
-// replicas; a round is the buckets that are sent at once; in each block of 8 replicas, an owner's relay is the replica
+// replicas; a round is the buckets that are sent at once; in each block of replicas, an owner's relay is the replica
 // that sums the block's gradients for it.
 //
-//   b(k) = ((g(replica 8k) + g(replica 8k+1)) + …) + g(replica 8k+7)      a block of 8, the last one shorter
-//   g    = (b(0) + b(1)) + …                                            fp32, by the slice's owner, in place
+//   b(k) = the tree (pipeline/layout/sum_tree.h) over the gradients of block k's replicas
+//   g    = the tree over the blocks' sums; together that over all replicas        fp32, by the slice's owner, in place
 //
 // Every replica sends its gradients of a bucket (a piece) to the owner's relay in its block, the relay adds the block's
 // pieces in this order, and the owner adds the blocks' sums; the order of arrival does not matter. With one block the
-// owner is the only relay. With more, each bucket leaves a block once instead of 8 times.
+// owner is the only relay. With more, each bucket leaves a block once instead of once for each of its replicas.
 // With sharding, the owner then updates its slices and sends the new weights to all replicas, as their kernels read
 // them (in bf16 the weights of products take half the bytes). Without sharding, it sends the sum to all, and every
 // replica updates. In both cases Adam gets the same sums, so sharding changes no bit. Results return from the owner to
@@ -26,8 +26,8 @@
 // adds. If it transfers device memory, the sums are kernels on a side queue (side_queue.h): a sum starts when its
 // pieces have arrived, without waiting for the rest of the backward pass; Finish waits for the sums. Both add the same
 // numbers in the same order, so the bits are the CPU's. Afterwards a relay's gradient buffers hold its block's sums.
-// Memory: kBuffers exchanges, each of up to ReplicaBlocks::MostPieces pieces (with one block R-1); a piece has at most
-// MostElementsOfARound fp32 numbers. Mirrors, if used, take 4 bytes per element of the stage.
+// Memory: kBuffers exchanges, each of up to R-1 pieces; a piece has at most MostElementsOfARound fp32 numbers. Mirrors,
+// if used, take 4 bytes per element of the stage.
 // Threads: one; sums use the stream's. Blocking: Finish and the gathers; each wait takes at most the given timeout.
 // Every replica of the stage makes every call at the same place. After an error the job can only end.
 #pragma once
@@ -36,6 +36,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -85,10 +86,10 @@ class ReplicaReduction {
   absl::Status GatherWeights(const Stream& stream, absl::Duration timeout, const RoundUpdate& update = {});
 
  private:
-  // The pieces of a bucket, in the order of addition. One of them is the bucket's own gradient, which receives the sum.
+  // The additions of a bucket's pieces: first += second. The last one's sum is in the bucket's own gradient.
   struct Addition {
     const ReplicaBucket* bucket = nullptr;
-    std::vector<float*> pieces;
+    std::vector<std::pair<float*, const float*>> steps;
   };
   // An exchange's messages, and the additions to make when they have arrived.
   struct Exchanged {

@@ -11,7 +11,7 @@
 namespace hadal {
 namespace {
 
-Vector FlatOf(Matrix m) { return {m.data, m.rows * m.columns}; }
+Matrix RowOf(Vector v) { return {v.data, 1, v.size}; }
 
 // A piece has the bytes of a slice of floats, the last one fewer.
 constexpr int64_t kPieceBytes = kSliceElements * int64_t{sizeof(float)};
@@ -104,23 +104,33 @@ absl::Status TiedTables::ReceivePieces(const Stream& stream, const Passage& pass
   });
 }
 
-absl::Status TiedTables::ReduceGradients(const Stream& stream, const ParameterStore& parameters,
-                                         absl::Duration timeout) {
+absl::Status TiedTables::ReduceGradients(const Stream& stream, const GroupSums& groups, absl::Duration timeout) {
   for (const Table& table : tables_) {
     const int owner = table.uses[0].rank;
+    const auto of_use = [&](const Use& use) {  // [groups]
+      return use.rank == rank_ ? groups.OfTable(use.sublayer, table.parameter) : std::vector<Vector>();
+    };
+    const std::vector<Vector> sums = of_use(table.uses[0]);
     for (size_t i = 1; i < table.uses.size(); ++i) {
       const Use& use = table.uses[i];
-      if (rank_ == owner) {
-        const Matrix sum = parameters.TableGradient(table.uses[0].sublayer, table.parameter);
+      if (rank_ != owner && rank_ != use.rank) continue;
+      const std::vector<Vector> gradients = of_use(use);
+      for (size_t g = 0; g < groups.ends().size(); ++g) {
         if (use.rank == owner) {
-          Add(stream, {.sum = FlatOf(sum), .values = FlatOf(parameters.TableGradient(use.sublayer, table.parameter))});
+          Add(stream, {.sum = sums[g], .values = gradients[g]});
+        } else if (rank_ == owner) {
+          HADAL_RETURN_IF_ERROR(
+              ReceivePieces(stream, {RowOf(sums[g]), use.rank, kTiedGradientTag}, /*adds=*/true, timeout));
         } else {
-          HADAL_RETURN_IF_ERROR(ReceivePieces(stream, {sum, use.rank, kTiedGradientTag}, /*adds=*/true, timeout));
+          HADAL_RETURN_IF_ERROR(SendPieces(stream, {RowOf(gradients[g]), owner, kTiedGradientTag}, timeout));
         }
-      } else if (rank_ == use.rank) {
-        const Matrix gradient = parameters.TableGradient(use.sublayer, table.parameter);
-        HADAL_RETURN_IF_ERROR(SendPieces(stream, {gradient, owner, kTiedGradientTag}, timeout));
       }
+    }
+    std::vector<Vector> kept(sums.size());
+    for (size_t g = 0; g < sums.size(); ++g) {
+      const GroupEnd& end = groups.ends()[g];
+      for (const int place : end.kept) Add(stream, {.sum = sums[g], .values = kept[place]});
+      if (end.keep >= 0) kept[end.keep] = sums[g];
     }
   }
   return absl::OkStatus();

@@ -4,10 +4,12 @@
 // Every use has its own gradient buffer, even if several are on one stage. The stage of the first use owns the
 // parameter's state and adds
 //   g = g(use 1) + g(use 2) + g(use 3)        uses in ascending sublayer order, fp32
-// so the bits do not depend on how stages divide the model. After the update the owner sends the new weights to the
-// other ranks that use the table, in the type that their kernels read (rounded if products read bf16). Gradients and
-// weights are sent in pieces of at most 4 MiB; while a rank waits for a piece, the next is already posted. If the
-// tables are on a device and the communicator transfers host memory, pieces are copied through bounded host buffers.
+// for each group of the replica's micro-batches, and then the groups (pipeline/layout/sum_tree.h), so the bits depend
+// neither on how stages divide the model nor on the number of replicas. After the update the owner sends the new
+// weights to the other ranks that use the table, in the type that their kernels read (rounded if products read bf16).
+// Gradients and weights are sent in pieces of at most 4 MiB; while a rank waits for a piece, the next is already
+// posted. If the tables are on a device and the communicator transfers host memory, pieces are copied through bounded
+// host buffers.
 // Threads: one. Blocking: both calls; each wait takes at most the given timeout. Every rank of the pipeline makes both
 // calls, in the same order. Errors: those of Communicator::Wait.
 #pragma once
@@ -18,6 +20,7 @@
 #include "absl/time/time.h"
 #include "layers/parameter_store.h"
 #include "pipeline/layout/pipeline_layout.h"
+#include "pipeline/stage/group_sums.h"
 #include "runtime/arena.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/stream.h"
@@ -32,8 +35,8 @@ class TiedTables {
              ArenaLayout& layout);
   void Bind(const Arena& arena, Communicator& communicator);
 
-  // Adds the gradients of each table's other uses to that of its first use, on the owner.
-  absl::Status ReduceGradients(const Stream& stream, const ParameterStore& parameters, absl::Duration timeout);
+  // Adds the gradients of each table's other uses to that of its first use, on the owner, and then the groups.
+  absl::Status ReduceGradients(const Stream& stream, const GroupSums& groups, absl::Duration timeout);
   // Sends the owner's weights to every rank that uses the table.
   absl::Status DistributeWeights(const Stream& stream, const ParameterStore& parameters, absl::Duration timeout);
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "layers/adaptive_bands.h"
 #include "layers/speech_front_end.h"
 #include "pipeline/layout/decode_capacity.h"
@@ -112,10 +113,29 @@ absl::StatusOr<GridShape> MakeGrid(const PipelineOptions& options, int ranks) {
   return GridShape{.stages = ranks / replicas, .replicas = replicas, .placement = options.placement};
 }
 
+// Returns the groups of a step's sums, by default one a replica.
+absl::StatusOr<int> SumGroups(const BatchOptions& batch, int replicas) {
+  const int groups = batch.sum_groups == 0 ? replicas : batch.sum_groups;
+  if (MayDivide(groups, replicas)) return groups;
+  std::vector<int> allowed;
+  for (int r = groups; true; r /= 2) {
+    allowed.insert(allowed.begin(), r);
+    if (r % 2 != 0) break;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("batch.sum_groups = ", groups, " does not divide among pipeline.replicas = ", replicas,
+                   ": replicas may be ", absl::StrJoin(allowed, ", "),
+                   ". Use one of these, or another batch.sum_groups (a run that resumes then adds in "
+                   "another order, and needs --accept-changes)."));
+}
+
 // Programs of the layout's own share of micro-batches, checked and timed.
 absl::Status MakePrograms(PipelineLayout& pipeline) {
   pipeline.shape.micro_batches = pipeline.share().count;
   HADAL_ASSIGN_OR_RETURN(pipeline.programs, MakeSchedules(pipeline.schedule, pipeline.shape));
+  std::vector<int> last;  // micro-batches of groups
+  for (const GroupEnd& end : pipeline.group_ends()) last.push_back(end.micro_batch);
+  for (RankProgram& program : pipeline.programs) program = EndGroups(program, last);
   // Twice: on the strictest machine (rendezvous), and with the channels' own buffers.
   HADAL_RETURN_IF_ERROR(CheckSchedule(pipeline.programs, pipeline.shape, {.outstanding_sends = 1}).status());
   HADAL_ASSIGN_OR_RETURN(const ScheduleReport report, CheckSchedule(pipeline.programs, pipeline.shape,
@@ -143,6 +163,11 @@ std::vector<Edge> EdgesInFrontOf(const ModelPlan& plan, const PipelineLayout& pi
   const int before = global_chunk - pipeline.shape.stages;  // the same rank's
   if (before >= 0) edges[0].known = KnownEntries(plan, pipeline.borders[before + 1], border);
   return edges;
+}
+
+int64_t KnownInFrontOf(const ModelPlan& plan, const PipelineLayout& pipeline, int global_chunk) {
+  const bool crosses = global_chunk > 0 && global_chunk < pipeline.shape.global_chunks();
+  return crosses ? EdgesInFrontOf(plan, pipeline, global_chunk)[0].known : 0;
 }
 
 Share ShareOf(int count, int replicas, int replica) {
@@ -227,6 +252,7 @@ absl::StatusOr<PipelineLayout> MakePipelineLayout(const ModelPlan& plan, const B
   result.replica = result.grid.ReplicaOf(rank);
   result.shard_optimizer_state = options.shard_optimizer_state;
   result.step_micro_batches = batch.micro_batches;
+  HADAL_ASSIGN_OR_RETURN(result.sum_groups, SumGroups(batch, result.grid.replicas));
   result.shape = {.stages = result.grid.stages,
                   .chunks = options.chunks,
                   .micro_batches = result.share().count,
@@ -239,6 +265,7 @@ absl::StatusOr<PipelineLayout> MakePipelineLayout(const ModelPlan& plan, const B
   result.save_buffer_bytes = options.save_buffer_bytes;
   SetRecompute(plan, std::move(recompute), result);
   result.graphs = options.graphs == GraphMode::kAuto;
+  result.overlap_weight_gradients = options.overlap_weight_gradients;
   result.bucket_rows = options.bucket_rows;
   HADAL_ASSIGN_OR_RETURN(result.borders, CutModel(plan, result.costs, result.shape, options.split));
   HADAL_RETURN_IF_ERROR(MakePrograms(result));
@@ -268,8 +295,10 @@ void SetRecompute(const ModelPlan& plan, std::vector<RecomputeRun> runs, Pipelin
 
 absl::StatusOr<PipelineLayout> LayoutOfReplica(PipelineLayout pipeline, int replica) {
   const int before = pipeline.share().count;
+  const std::vector<GroupEnd> ends_before = pipeline.group_ends();
   pipeline.replica = replica;
-  if (pipeline.share().count != before) HADAL_RETURN_IF_ERROR(MakePrograms(pipeline));
+  const bool alike = pipeline.share().count == before && pipeline.group_ends() == ends_before;
+  if (!alike) HADAL_RETURN_IF_ERROR(MakePrograms(pipeline));
   return pipeline;
 }
 

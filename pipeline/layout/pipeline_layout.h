@@ -20,6 +20,7 @@
 #include "layers/border.h"
 #include "layers/chunk_part.h"
 #include "layers/model_plan.h"
+#include "pipeline/layout/sum_tree.h"
 #include "pipeline/options/decoder_options.h"
 #include "pipeline/options/grid_shape.h"
 #include "pipeline/options/recompute_run.h"
@@ -64,6 +65,7 @@ struct PipelineLayout {
   int replica = 0;                    // the replica whose layout this is
   bool shard_optimizer_state = true;  // each slice's moments on one replica only (ZeRO-1)
   int step_micro_batches = 1;         // M of the step, all replicas together
+  int sum_groups = 1;                 // G, in which the step's micro-batches are added (sum_tree.h)
   ScheduleShape shape;                // of this replica: shape.micro_batches = share().count
   // The schedule that the user set; with recomputation, WithOnePending (schedule.h) of it.
   ScheduleKind schedule = ScheduleKind::k1F1B;
@@ -72,7 +74,8 @@ struct PipelineLayout {
   int64_t save_buffer_bytes = 0;  // limit for the buffer into which a save copies state before an update overwrites it
   ActivationCapacity capacity;    // CapacityOf
   bool graphs = true;             // work is launched as graphs on a device
-  int64_t bucket_rows = 128;      // least size to which a device's micro-batches are rounded up, in rows
+  bool overlap_weight_gradients = false;  // PipelineOptions
+  int64_t bucket_rows = 128;              // least size to which a device's micro-batches are rounded up, in rows
   std::optional<DecoderOptions> decoder;  // beam search at validations, its sources no longer than training's
   DecodeCapacity decode_capacity;         // the decoder's sizes, if `decoder` is set
   std::vector<int32_t> borders;           // [G + 1]: global chunk g holds sublayers [borders[g], borders[g + 1])
@@ -93,6 +96,8 @@ struct PipelineLayout {
   int pending_slots(int rank, int chunk) const { return shape.IsFirst(rank, chunk) ? 0 : peak_pending[rank]; }
   // This replica's part of the step's list of micro-batches.
   Share share() const { return ShareOf(step_micro_batches, grid.replicas, replica); }
+  // The ends of this replica's groups.
+  std::vector<GroupEnd> group_ends() const { return GroupEnds(step_micro_batches, sum_groups, grid.replicas, replica); }
   // The rank, within the pipeline, that holds a sublayer.
   int RankOfSublayer(int32_t sublayer) const;
   // The rank that owns a parameter's state: that of the first sublayer that uses the parameter.
@@ -101,7 +106,8 @@ struct PipelineLayout {
 
 // Returns the layout of the replica that world rank `rank` of `ranks` belongs to.
 // Errors: InvalidArgument with a remedy (more chunks than sublayers, bad split, 1f1b with chunks, ranks that are not
-// stages × replicas, fewer micro-batches than replicas, …); those of CheckSchedule.
+// stages × replicas, fewer micro-batches than replicas, replicas that do not divide the groups, …); those of
+// CheckSchedule.
 absl::StatusOr<PipelineLayout> MakePipelineLayout(const ModelPlan& plan, const BatchOptions& batch,
                                                   const PipelineOptions& options, int ranks, int rank = 0,
                                                   const RankResources& resources = {});
@@ -114,6 +120,8 @@ absl::StatusOr<PipelineLayout> LayoutOfReplica(PipelineLayout pipeline, int repl
 
 // The edges that cross in front of global chunk g > 0, with what its rank has of a history from its chunk before.
 std::vector<Edge> EdgesInFrontOf(const ModelPlan& plan, const PipelineLayout& pipeline, int global_chunk);
+// Edge::known of the first of them; 0 in front of the first chunk and behind the last.
+int64_t KnownInFrontOf(const ModelPlan& plan, const PipelineLayout& pipeline, int global_chunk);
 
 inline constexpr int64_t kMessageHeaderBytes = 64;  // keeps the edges aligned
 // Bytes of a message (exchange/channel.h) with the edges of a border or their gradients, and a header, at full

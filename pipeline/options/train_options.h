@@ -29,6 +29,7 @@ constexpr Storage DeviceStorage(TrainingPrecision precision) {
 
 struct BatchOptions {
   int32_t micro_batches = 4;     // M, micro-batches a step (gradient accumulation)
+  int32_t sum_groups = 0;        // G, groups of micro-batches whose sums are added in a tree; 0: the replicas
   int32_t source_tokens = 1024;  // capacity of one micro-batch, with </s>; not read without an encoder
   int32_t target_tokens = 1024;  // likewise
 };
@@ -65,7 +66,8 @@ struct PipelineOptions {
   int64_t save_buffer_bytes = 0;
   int32_t threads = 0;  // CPU threads per rank; 0: the rank's share (runtime/machine.h)
   GraphMode graphs = GraphMode::kAuto;
-  int64_t bucket_rows = 128;  // least size to which a device's micro-batches are rounded up (row_bucket.h)
+  bool overlap_weight_gradients = false;  // on a device: whether gradients of weights have a queue of their own
+  int64_t bucket_rows = 128;              // least size to which a device's micro-batches are rounded up (row_bucket.h)
   Transport transport = Transport::kAuto;
   // Beam search for BLEU at validations (pipeline/validator.h), in memory of every rank's arena. Not set: no BLEU.
   std::optional<DecoderOptions> decoder;
@@ -187,6 +189,7 @@ struct TrainOptions {
   std::string validation_data;
   ModelOptions model;
   TrainingPrecision precision = TrainingPrecision::kAuto;
+  int weight_gradient_batch = 1;  // CublasMatmulOptions
   BatchOptions batch;
   PipelineOptions pipeline;
   OptimizerOptions optimizer;

@@ -169,6 +169,30 @@ absl::StatusOr<std::vector<RankProgram>> MakeSchedules(ScheduleKind kind, const 
   return MakeForAllRanks(shape, [&](int rank) { return MakeSchedule(kind, shape, rank); });
 }
 
+RankProgram EndGroups(const RankProgram& program, std::span<const int> last) {
+  RankProgram result, pending;  // `pending`: weight halves in their order
+  int moved = 0;                // of the next weight halves of `program`, those that have run
+  for (const Instruction& instruction : program) {
+    const bool is_weight = instruction.operation == Operation::kBackwardWeight;
+    if (is_weight && moved > 0) {
+      --moved;
+      continue;
+    }
+    if (is_weight) pending.erase(pending.begin());
+    if (instruction.operation == Operation::kBackwardInput) {
+      const bool begins = std::ranges::binary_search(last, instruction.micro_batch - 1);
+      while (begins && std::ranges::count(pending, instruction.chunk, &Instruction::chunk) > 0) {
+        result.push_back(pending.front());
+        pending.erase(pending.begin());
+        ++moved;
+      }
+      pending.push_back({Operation::kBackwardWeight, instruction.chunk, instruction.micro_batch});
+    }
+    result.push_back(instruction);
+  }
+  return result;
+}
+
 absl::StatusOr<RankProgram> MakeForwardSchedule(const ScheduleShape& shape, int rank) {
   HADAL_RETURN_IF_ERROR(CheckShape(shape, rank));
   return MakeForwardOrder(shape, rank);

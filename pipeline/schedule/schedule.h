@@ -26,6 +26,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -139,6 +140,11 @@ using RankProgram = std::vector<Instruction>;
 absl::StatusOr<RankProgram> MakeSchedule(ScheduleKind kind, const ScheduleShape& shape, int rank);
 // Every rank's program: [S].
 absl::StatusOr<std::vector<RankProgram>> MakeSchedules(ScheduleKind kind, const ScheduleShape& shape);
+
+// Returns the program with weight halves moved forward, so that all of a group of micro-batches (layout/sum_tree.h)
+// have run on a chunk before the input half of the next group begins there. `last`: the last micro-batch of each group,
+// ascending. The order of a rank's weight halves stays, and that of all other instructions.
+RankProgram EndGroups(const RankProgram& program, std::span<const int> last);
 
 // The most (chunk, micro-batch) pairs that are live at once on a rank, by the schedule's formula: exact if there is one
 // chunk or S divides M, else an upper bound.  REQUIRES: a shape and a rank that MakeSchedule accepts.

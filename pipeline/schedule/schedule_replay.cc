@@ -34,7 +34,7 @@ absl::Status CheckCosts(const ReplayCosts& costs, const ScheduleShape& shape) {
   }
   const int borders = shape.global_chunks() - 1;
   const bool links_usable = std::all_of(costs.links.begin(), costs.links.end(), [&](const LinkCost& link) {
-    return usable(link.held_seconds) && usable(link.latency_seconds);
+    return usable(link.held_seconds) && usable(link.latency_seconds) && usable(link.backward_held_seconds.value_or(0));
   });
   if ((!costs.links.empty() && std::ssize(costs.links) != borders) || !links_usable) {
     return absl::InvalidArgumentError(
@@ -105,8 +105,10 @@ class Clockwork {
     if (channel.sender == channel.receiver) return;
     const LinkCost cost = costs_.links.empty() ? LinkCost() : costs_.links[channel.number / 2];
     const int link = 2 * rank + (channel.receiver == (rank + 1) % shape_.stages ? 0 : 1);
-    link_free_[link] = std::max(clock_[rank], link_free_[link]) + cost.held_seconds;
-    replay_.link_busy_seconds[link] += cost.held_seconds;
+    const bool backward = instruction.operation == Operation::kSendBackward;
+    const double held = backward ? cost.backward_held_seconds.value_or(cost.held_seconds) : cost.held_seconds;
+    link_free_[link] = std::max(clock_[rank], link_free_[link]) + held;
+    replay_.link_busy_seconds[link] += held;
     arrival_[message] = link_free_[link] + cost.latency_seconds;
   }
 

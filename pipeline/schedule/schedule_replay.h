@@ -26,8 +26,9 @@ namespace hadal {
 
 // Cost of a message between two ranks.
 struct LinkCost {
-  double held_seconds = 0;     // how long the link can carry nothing else: bytes / bandwidth
-  double latency_seconds = 0;  // from the end of held_seconds until the message arrives
+  double held_seconds = 0;                           // how long the link can carry nothing else: bytes / bandwidth
+  double latency_seconds = 0;                        // from the end of held_seconds until the message arrives
+  std::optional<double> backward_held_seconds = {};  // of a message with gradients; nullopt: held_seconds
 };
 
 // The weight half's share of a backward without recomputation: it has as many products as the forward, but neither
@@ -38,7 +39,7 @@ struct ReplayCosts {
   std::vector<double> forward_seconds;   // [G] by global chunk
   std::vector<double> backward_seconds;  // [G] both halves
   std::vector<double> weight_seconds;  // [G] the weight half's part of backward_seconds; empty: the share kWeightShare
-  std::vector<LinkCost> links;         // [G - 1] by border, the same in both directions; empty: free
+  std::vector<LinkCost> links;         // [G - 1] by border; empty: free
   double gap_seconds = 0;              // time of the host to launch a forward or backward
 };
 // The same cost for every global chunk, and free links.

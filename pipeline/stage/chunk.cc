@@ -174,6 +174,7 @@ void Chunk::ForwardParts(const SublayerContext& context) const {
 void Chunk::BackwardParts(const SublayerContext& context, const Phase& phase, const BackwardHooks& hooks) const {
   const bool whole = phase.phase != GraphPhase::kBackwardInput;
   std::byte* const pending = shared_.pending(phase.pending_slot);
+  int64_t place = 0;  // in it, in a whole backward
   const auto complete = [&](int32_t first) {
     if (hooks.complete != nullptr) (*hooks.complete)(first);
   };
@@ -182,16 +183,17 @@ void Chunk::BackwardParts(const SublayerContext& context, const Phase& phase, co
     ClearGradients(context, i);
     PartTensors tensors = TensorsOf(placed, context.batch);
     if (placed.y.tensor >= 0) tensors.d_y = OutputGradient(context, placed);
-    if (placed.recomputed && whole) tensors.saved = shared_.saved();
+    if (placed.recomputed && whole && !spec_.forks) tensors.saved = shared_.saved();
     if (placed.recomputed) Recompute(context, placed, tensors, hooks);
     for (int32_t step = placed.part->steps() - 1; step >= 0; --step) {
-      tensors.pending = pending + (whole ? placed.whole_at : placed.pending_at)[step];
+      tensors.pending = pending + (whole ? place + placed.whole_at[step] : placed.pending_at[step]);
       placed.part->BackwardInput(context, tensors, step);
       if (!whole) continue;
       placed.part->BackwardWeight(context, tensors, step);
       // The next step overwrites what the products read.
-      if (context.gradients != nullptr && step % steps_together_ == 0) {
-        context.gradients->LaunchProducts(context.stream);
+      if (context.gradients != nullptr && step % steps_together_ == 0 &&
+          context.gradients->LaunchProducts(context.stream)) {
+        place = other_place_ - place;
       }
       // The step's own sublayer is not complete yet: its norm's backward may be in the step before it.
       if (placed.part->completes_by_step()) complete(placed.first_sublayer + step + 1);

@@ -30,7 +30,9 @@
 // step is BackwardInput, which writes the step's pending tensors, then BackwardWeight, which reads them. A device
 // launches the gradients of weights for several steps together (kernels/gradient_batch.h): at the end of a backward or
 // half, before a sublayer's gradients are reported complete, and, in a whole backward, after kDeviceSteps steps of a
-// part, so there is memory for the pending tensors of so many steps. A backward in two halves (schedule.h) first runs
+// part, so there is memory for the pending tensors of so many steps. If these gradients have a queue of their own
+// (ChunkSpec::forks), they run beside the next steps of that number, whose pending tensors have a place of their own; so
+// have the recomputed tensors of every other segment. A backward in two halves (schedule.h) first runs
 // BackwardInput of all steps, later BackwardWeight of all steps. In between, a slot that all chunks of the rank share
 // keeps the pending tensors of all steps and, with recomputation, one buffer keeps what all segments have recomputed.
 // Saved tensors that only the input half reads have slots of their own: micro-batch m uses slot m mod input_slots.
@@ -177,6 +179,7 @@ struct ChunkSpec {
   Purpose purpose = Purpose::kTraining;
   bool on_device = false;         // kernels run on a device
   bool graphs = false;            // the device launches graphs
+  bool forks = false;             // gradients of weights have a queue of their own (Workspace); on a device
   int replicas = 1;               // of the stage
   bool inputs_on_device = false;  // input edges arrive in device memory
   // Of the histories in front of the chunk and behind it: the entries that do not cross the border, because the rank
@@ -325,6 +328,7 @@ class Chunk {
   ChunkSpec spec_;
   const SharedActivations& shared_;
   const int32_t steps_together_;  // of a whole backward: steps whose pending tensors have a place each
+  int64_t other_place_ = 0;       // byte offset of the next such steps' pending tensors; 0: the same memory
   std::vector<Edge> input_edges_, output_edges_;
   std::vector<Tensor> tensors_;
   std::vector<PlacedPart> parts_;

@@ -226,13 +226,19 @@ void Chunk::PlaceTensors(const ActivationCapacity& capacity, ArenaLayout& layout
 
 void Chunk::PlaceParts(SharedActivations& shared, ArenaLayout& layout) {
   const bool splits = spec_.pending_slots > 0;
-  int64_t saved = 0, pending = 0;  // of the parts so far
+  int64_t saved = 0, pending = 0;             // of the parts so far
+  int64_t largest_saved = 0, most_steps = 0;  // of any part
+  for (const PlacedPart& placed : parts_) {
+    if (placed.recomputed) largest_saved = std::max(largest_saved, ArenaLayout::Aligned(placed.part->saved_bytes()));
+  }
   for (PlacedPart& placed : parts_) {
     const int64_t input_bytes = splits ? placed.part->saved_input_bytes() : 0;
     const int64_t kept_bytes = placed.part->saved_bytes() - input_bytes;
     if (placed.recomputed) {
       // A weight half reads what all parts have recomputed.
       if (splits) placed.saved_at = std::exchange(saved, saved + ArenaLayout::Aligned(kept_bytes));
+      // Gradients of weights may still read what the part behind has recomputed.
+      if (spec_.forks && !splits) placed.saved_at = std::exchange(saved, largest_saved - saved);
       shared.RequireSaved(placed.saved_at + kept_bytes);
       shared.RequireSavedInput(input_bytes);
     } else {
@@ -245,9 +251,11 @@ void Chunk::PlaceParts(SharedActivations& shared, ArenaLayout& layout) {
       const int64_t bytes = ArenaLayout::Aligned(placed.part->pending_bytes(step));
       placed.whole_at.push_back(std::exchange(together, together + bytes));
       placed.pending_at.push_back(std::exchange(pending, pending + bytes));
-      shared.RequirePendingSteps(together);
+      most_steps = std::max(most_steps, together);
     }
   }
+  if (spec_.forks) other_place_ = most_steps;
+  shared.RequirePendingSteps(other_place_ + most_steps);
   if (splits) shared.RequirePendingHalf(pending);
 }
 

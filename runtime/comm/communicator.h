@@ -78,7 +78,7 @@ class Communicator {
   // reserved for collectives.h.
   virtual absl::StatusOr<CommRequest> Send(const void* data, int64_t bytes, int peer, int tag) = 0;
   // Posts a receive of at most `capacity_bytes`. A longer message is an Internal error when it arrives (limits of that
-  // check: mpi_communicator.h). REQUIRES: as Send.
+  // check: mpi_communicator.cc). REQUIRES: as Send.
   virtual absl::StatusOr<CommRequest> Receive(void* data, int64_t capacity_bytes, int peer, int tag) = 0;
   // Posts this rank's messages of an exchange between all ranks, and appends its requests to `requests`; they are ended
   // by Test or Wait. Every rank must post the same exchanges in the same order, also those in which it has no message.

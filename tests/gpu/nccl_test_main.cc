@@ -66,7 +66,7 @@ int RunTests(int argc, char** argv) {
 const NcclTestSurroundings& NcclHere() { return Here(); }
 
 NcclTestHost::NcclTestHost() {
-  if (Here().environment != nullptr) mpi_ = MpiCommunicator::Create(*Here().environment).value();
+  if (Here().environment != nullptr) mpi_ = Here().environment->NewCommunicator().value();
 }
 
 }  // namespace hadal::testing

@@ -9,7 +9,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/in_process_communicator.h"
-#include "runtime/comm/mpi_communicator.h"
+#include "runtime/comm/mpi_environment.h"
 #include "runtime/comm/nccl_library.h"
 #include "runtime/device.h"
 
@@ -32,7 +32,7 @@ class NcclTestHost {
   Communicator& communicator() { return mpi_ != nullptr ? *mpi_ : alone_.communicator(0); }
 
  private:
-  std::unique_ptr<MpiCommunicator> mpi_;
+  std::unique_ptr<Communicator> mpi_;
   InProcessWorld alone_{1};
 };
 

@@ -128,6 +128,7 @@ case $* in
   --build-info) echo "GPU            none: made up" ;;
   doctor*) printf 'rank  GPU        memory\n   0  made-up    8.0\n' ;;
   "bench kernels"*) printf 'made-up GPU\ncopy: 9.0 GB/s, read and written\na kernel\ngoal, 85%% of the copy: reached\n' ;;
+  *--json*) printf '  "step_seconds_median": 0.002,\n  "model_tflops_per_second": 31.5,\n' ;;
   *) echo "hadal bench: made up" >&2; exit 1 ;;
 esac
 END
@@ -165,7 +166,7 @@ minutes() {  # CODE OPTION…
 minutes 1 --part-seconds 10
 for line in 'FAILED  libraries  ' 'FAILED  gpu_adam_test  ' 'FAILED \(hangs\)  gpu_convert_test  ' 'passed  gpu_weighted_sum_test  ' 'FAILED  gpu_unfold_test: \[  PASSED  \] 0 tests' \
             'passed  gpu_device_test  ' 'fact: made up' 'passed  bench_kernels  ' 'goal, 85% of the copy: reached' 'FAILED  step_bench  ' \
-            'kernels of a step: 3 launches, 6 us' ' +2 +4\.0 +67% +1,500  Attention<2>' \
+            'fact: weight gradients, fork_batch: a step takes 2\.00 ms, 31\.5 model' 'kernels of a step: 3 launches, 6 us' ' +2 +4\.0 +67% +1,500  Attention<2>' \
             'clocks of 1 busy seconds: SM MHz 1980 \(1980 to 1980\), memory MHz 2619 .*, W 600 ' \
             'FAILED  gpu_adam_test: adam_test.cc:7: Failure' 'FAILED  libraries: gpu_nccl_test: libmissing.so.1 => not found' \
             'skipped: train_beside_cpu: GPU            none: made up'; do

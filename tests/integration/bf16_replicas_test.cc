@@ -56,6 +56,22 @@ TEST(Bf16ReplicasTest, NeitherShardingNorTheCutChangesABit) {
   EXPECT_EQ(FirstDifference(three, Train(SmallRun(ResidualMethod::kDeepNorm, {1, 3, true}), corpus)), "");
 }
 
+// Groups are added in one order, in bf16 and in fp32.
+TEST(Bf16ReplicasTest, NorDoesTheNumberOfReplicas) {
+  const Corpus corpus = SmallCorpus();
+  for (const Storage storage : {Storage::kBFloat16, Storage::kFloat32}) {
+    const auto run = [&](const Grid& grid) {
+      RunSpec spec = SmallRun(ResidualMethod::kPreLn, grid);
+      spec.compute_storage = storage;
+      spec.batch.micro_batches = 5;
+      spec.batch.sum_groups = 4;
+      return Train(spec, corpus);
+    };
+    const RunOutcome one = run({1, 1});
+    for (const Grid& grid : {Grid{1, 2}, {2, 1}, {1, 4}}) EXPECT_EQ(FirstDifference(one, run(grid)), "") << Name(grid);
+  }
+}
+
 // Operands in bf16; rounds of whole matrices are updated while others are gathered.
 TEST(Bf16ReplicasTest, NorDoMuonsOwners) {
   const Corpus corpus = SmallCorpus();

@@ -1,5 +1,6 @@
 #include "tests/integration/decode_run.h"
 
+#include <atomic>
 #include <cstring>
 
 #include "gtest/gtest.h"
@@ -8,11 +9,13 @@
 #include "pipeline/exchange/parameter_broadcast.h"
 #include "pipeline/layout/pipeline_layout.h"
 #include "runtime/comm/in_process_communicator.h"
+#include "runtime/comm/message_tags.h"
 #include "runtime/compute_thread.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/packed_batch.h"
 #include "runtime/random.h"
 #include "runtime/status_macros.h"
+#include "tests/support/counting_communicator.h"
 #include "tests/support/moved_parameters.h"
 
 namespace hadal::testing {
@@ -28,6 +31,7 @@ struct Shared {
   PipelineLayout pipeline;
   std::mutex mutex;
   DecodeOutcome outcome;
+  std::atomic<int64_t> residual_bytes = 0;
 };
 
 // The nll of every target row, by the training forward.
@@ -66,9 +70,10 @@ absl::Status RunRank(Shared& shared, Communicator& communicator) {
   HADAL_RETURN_IF_ERROR(InitializeParameters(shared.pipeline, parameters, spec.seed, stream, communicator, kTimeout));
   if (spec.moved) MoveParametersOffTheirStart(parameters, spec.seed);
   HADAL_RETURN_IF_ERROR(engine->DistributeWeights());
+  CountingCommunicator counting(communicator, 0, kFirstMessageTag, shared.residual_bytes);
   HADAL_ASSIGN_OR_RETURN(
       const std::unique_ptr<Decoder> decoder,
-      Decoder::Create(shared.plan, shared.pipeline, parameters, stream, communicator, spec.decoder, kTimeout));
+      Decoder::Create(shared.plan, shared.pipeline, parameters, stream, counting, spec.decoder, kTimeout));
   std::vector<Translation> translations;
   int64_t launches = 0;
   for (int i = 0; i < spec.times; ++i) {
@@ -117,6 +122,7 @@ DecodeOutcome Decode(const DecodeSpec& spec, const std::vector<std::vector<int32
   InProcessWorld world(spec.ranks);
   const absl::Status status = world.Run([&](Communicator& communicator) { return RunRank(shared, communicator); });
   EXPECT_TRUE(status.ok()) << status;
+  shared.outcome.residual_bytes = shared.residual_bytes;
   return std::move(shared.outcome);
 }
 

@@ -30,6 +30,7 @@ struct DecodeOutcome {
   std::vector<std::vector<float>> evaluated;
   std::vector<int64_t> bytes;     // [ranks] of the decoder's arena
   std::vector<int64_t> launches;  // [ranks] by the device, of the last translation; 0 on the CPU
+  int64_t residual_bytes = 0;     // that all ranks sent over borders, in all translations
   DecodeCapacity capacity;
 };
 

@@ -298,6 +298,24 @@ TEST(DecoderTest, EveryCutOfTheModelServes) {
   }
 }
 
+// A rank receives each entry of a history once. 16 sublayers in blocks of two: 3, 5 and 7 entries in front of sublayers
+// 4, 8 and 12, of which the receiving rank's chunk before has left 0, 3 and 5.
+TEST(DecoderTest, AHistoryIsSentOnce) {
+  DecodeSpec spec = BaseSpec(ResidualMethod::kAttnRes);
+  spec.model = SmallModel(ResidualMethod::kAttnRes,
+                          {.encoder_layers = 0, .decoder_layers = 8, .d_model = 32, .vocabulary = kVocabulary});
+  spec.model.decoder.attention_residual_block_sublayers = 2;
+  spec.ranks = 2;
+  spec.pipeline.split = {9};
+  const std::vector<std::vector<int32_t>> none(3);
+  const DecodeOutcome one_border = Decode(spec, none);
+  spec.pipeline = {.chunks = 2, .schedule = ScheduleKind::kInterleaved1F1B, .split = {5, 9, 13}};
+  const DecodeOutcome three = Decode(spec, none);
+  EXPECT_EQ(FirstDifference(one_border.translations, three.translations), "");
+  EXPECT_GT(one_border.residual_bytes, 0);
+  EXPECT_EQ(5 * three.residual_bytes, (3 + (5 - 3) + (7 - 5)) * one_border.residual_bytes);
+}
+
 // Sentences that do not fit are put back; what comes out stays the same. Room for one sentence, and for a little more
 // than one of a large group.
 TEST(DecoderTest, ATightCacheChangesNoBit) {

@@ -117,8 +117,8 @@ TEST(DeviceDecodeTest, RowsThatOnlyFillUpComputeNoNanOfWhatLayInTheCaches) {
   for (int32_t s = first; s < static_cast<int32_t>(plan.sublayers.size()); ++s) sublayers.push_back(s);
   ParameterStore parameters(plan, sublayers, Purpose::kInference, layout);
   DecodeBuffers buffers(plan, capacity, stream, layout);
-  DecoderChunk chunk(plan, first, static_cast<int32_t>(plan.sublayers.size()), capacity, /*candidates=*/2, buffers,
-                     {.on_device = true}, layout);
+  DecoderChunk chunk(plan, first, static_cast<int32_t>(plan.sublayers.size()), /*known_input=*/0, /*known_output=*/0,
+                     capacity, /*candidates=*/2, buffers, {.on_device = true}, layout);
   buffers.ReserveRequired(layout);
   const Arena arena = *Arena::Allocate(layout, device.get());
   parameters.Bind(arena);

@@ -23,6 +23,7 @@ namespace hadal::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -52,6 +53,7 @@ TEST(DevicePlanTest, BytesAreWhatEveryRankAllocates) {
     ApplyResidualMethod(method, options.model);
     options.model.block = block;
     options.pipeline.transport = Transport::kHost;
+    options.pipeline.overlap_weight_gradients = replicas > 1;
     if (speech) options.model.source_vocabulary = 0, options.model.frame_width = options.model.front_end_channels = 40;
     const int ranks = 2 * replicas;
     const auto report = MakePlanReport(options, ranks, kPlanned, MachineRate());
@@ -216,6 +218,7 @@ TEST(DevicePlanTest, TimesAreStatedOnlyWhereASpeedIs) {
   EXPECT_TRUE(nlohmann::json::parse(PlanToJson(*unknown, {}))["step_seconds"].is_null());
   const auto given = MakePlanReport(SmallRun(1, 0), 2, kPlanned, {.gflops = 100, .adam_elements_per_second = 1e9});
   EXPECT_GT(nlohmann::json::parse(PlanToJson(*given, {}))["step_seconds"], 0.0);
+  EXPECT_THAT(PlanToText(*given, {}), ContainsRegex(", 0\\.1[0-9]+ model TFLOP/s; ")) << "of two ranks' 0.2";
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Whole training runs on a device beside the same on the CPU: losses alike to fp32, the same bits for every layout on
 // the device, and checkpoints that go from one kind of device to the other.
 #include <cmath>
+#include <tuple>
 
 #include "gmock/gmock.h"
 #include "tests/integration/pipeline_run.h"
@@ -135,6 +136,25 @@ TEST(DeviceRunTest, GraphsOfHalvesChangeNoBit) {
     spec.pipeline.schedule = layout.schedule;
     spec.pipeline.chunks = layout.chunks;
     EXPECT_EQ(FirstDifference(expected, Train(spec, corpus)), "") << ToString(layout.schedule);
+  }
+}
+
+// Whole backwards and halves; segments of three sublayers, whose recomputed tensors have two places in turn.
+TEST(DeviceRunTest, AQueueForGradientsOfWeightsChangesNoBit) {
+  const Corpus corpus = SmallCorpus();
+  RunSpec spec = OnDevice(ManyMicroBatches(ResidualMethod::kDeepNorm));
+  const RunOutcome without = Train(spec, corpus);
+  spec.pipeline.overlap_weight_gradients = true;
+  for (const auto& [ranks, schedule, recompute_every, graphs] :
+       {std::tuple(1, ScheduleKind::k1F1B, 0, GraphMode::kAuto),
+        {1, ScheduleKind::k1F1B, 3, GraphMode::kOff},
+        {2, ScheduleKind::k1F1B, 3, GraphMode::kAuto},
+        {2, ScheduleKind::kZbH1, 0, GraphMode::kAuto},
+        {2, ScheduleKind::kZbH1, 3, GraphMode::kOff}}) {
+    spec.ranks = ranks;
+    spec.pipeline.schedule = schedule, spec.pipeline.recompute_every = recompute_every, spec.pipeline.graphs = graphs;
+    EXPECT_EQ(FirstDifference(without, Train(spec, corpus)), "")
+        << ToString(schedule) << ", recompute_every " << recompute_every;
   }
 }
 

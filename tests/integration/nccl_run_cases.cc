@@ -40,6 +40,7 @@ RunSpec ReplicasOfAPipeline() {
   spec.ranks = 4;
   spec.pipeline.replicas = 2;
   spec.pipeline.placement = Placement::kStagesTogether;
+  spec.pipeline.overlap_weight_gradients = true;  // one more of a rank's 24 streams
   return spec;
 }
 

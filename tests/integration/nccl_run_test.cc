@@ -114,12 +114,12 @@ TEST(NcclGridTest, EightStagesOfEightReplicasHaveTheHostsBits) {
   EXPECT_EQ(FirstDifference(Train(spec, corpus), Train(run.Over(spec), corpus)), "");
 }
 
-// A block of 8 and one replica that is its own block.
+// Five blocks of 2.
 TEST(NcclGridTest, ReplicasBeyondABlockHaveTheHostsBits) {
   for (const bool sharded : {true, false}) {
     RunSpec spec = OnDevices(SmallNcclRun(ResidualMethod::kDeepNorm));
     spec.pipeline.shard_optimizer_state = sharded;
-    spec.pipeline.replicas = spec.ranks = spec.batch.micro_batches = 9;
+    spec.pipeline.replicas = spec.ranks = spec.batch.micro_batches = 10;
     spec.steps = 1;
     const Corpus corpus = RandomCorpus(200, 7, kNcclRunVocabulary, 5);
     NcclOfRun run(3);

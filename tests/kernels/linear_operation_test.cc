@@ -223,9 +223,9 @@ TEST(WeightGradientsOperationTest, OfEqualShapeAreOneLaunch) {
     std::vector<float> gradients;
   };
   constexpr int64_t kProducts = 8, kNarrow = 16, kBatchFloats = 1 << 16;
-  const auto run = [&](int most_together, const std::set<int>& refused) {
+  const auto run = [&](int most_together, const std::set<int>& refused, int weight_gradient_batch = 1) {
     EmulatedCuda::Instance().machine = {.refused_epilogues = refused, .most_products_together = most_together};
-    const std::unique_ptr<Device> device = *cuda::OpenCudaDevice({});
+    const std::unique_ptr<Device> device = *cuda::OpenCudaDevice({.weight_gradient_batch = weight_gradient_batch});
     const Stream stream = Stream::On(*device, 1);
     ArenaLayout layout;
     const auto floats = [&](int64_t count) { return layout.Reserve<float>("test", count); };
@@ -267,6 +267,10 @@ TEST(WeightGradientsOperationTest, OfEqualShapeAreOneLaunch) {
   EXPECT_EQ(apart.launches, 2 * 2 + 1) << "sums of blocks of rows beside the products";
   const Found apart_alone = run(1, {CUBLASLT_EPILOGUE_BGRADB});
   EXPECT_EQ(apart_alone.gradients, apart.gradients);
+  // The emulated library's choice for several adds in another order.
+  const Found chosen_for_three = run(65535, {}, 3);
+  EXPECT_NE(chosen_for_three.gradients, all.gradients);
+  EXPECT_EQ(run(1, {}, 3).gradients, chosen_for_three.gradients);
   EmulatedCuda::Instance().machine = {};
 }
 

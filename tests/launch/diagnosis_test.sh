@@ -46,6 +46,7 @@ expect 4 "${base[@]}" --set learning_rate.peak=10 --run-dir explodes
 says "diagnosis: the loss jumped at step [0-9]*, from nll .*, in warm-up, at update [0-9]* of 40"
 grep -q "^  failed: .*step [0-9]* failed; first number that is not finite" explodes/report.txt || fail "report.txt does not say why it failed"
 says "no checkpoint to go back to. step [0-9]* failed; first number that is not finite: .*; last finite tensor: .*; try a lower"
+expect 4 "${base[@]}" --set optimizer.kind=muon --set learning_rate.peak=10 --run-dir muon_explodes; says "; try a lower"
 expect 4 mpirun --bind-to none --oversubscribe -n 3 "${base[@]}" --set learning_rate.peak=10 --run-dir explodes3
 diff <(events explodes) <(events explodes3) > out || fail "3 stages say other words"
 finished

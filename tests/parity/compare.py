@@ -22,6 +22,7 @@ from methods import METHODS, SourceWidth
 FLOOR = 1e-5  # relative error that is always allowed
 MULTIPLE = 4  # … and as a multiple of PyTorch's own in float32
 SINGLES = 3  # float32 evaluations whose largest error is PyTorch's own: one alone is luck, and another with another BLAS
+MATRIX = re.compile(r"\.layers\..*\.([qkv]|out|gate)_proj\.weight$|\.fc[123]\.weight$")  # Muon's
 LAYER_FLOOR = 1e-3  # a gradient counts as at least this share of the largest in its layer
 
 
@@ -77,6 +78,31 @@ def model_of(case, weights, dtype):
     return kind(case["model"], weights, residuals_of(case), dtype)
 
 
+def run_updates(case, weights, dtype):
+    """The outcome behind the case's updates from `weights`, with the parameters' changes in place of gradients. AdamW and, for the
+    matrices of attention and feed-forward, Muon (Jordan et al. 2024) as torch.optim.Muon has it, in `dtype` instead of bfloat16."""
+    model, of = model_of(case, weights, dtype), case["updates"]
+    matrices = {p: torch.zeros_like(p) for name, p in model.named_parameters() if of["muon"] and MATRIX.search(name)}
+    adam = torch.optim.AdamW([p for p in model.parameters() if p not in matrices], of["rate"], of["betas"], weight_decay=of["decay"])
+    for update in range(1, of["number"] + 1):
+        model.zero_grad()
+        model.loss(case["sentences"])[0].backward()
+        adam.param_groups[0]["eps"] = of["epsilon"] / math.sqrt(1 - of["betas"][1] ** update)  # fairseq's lies in front of that root
+        adam.step()
+        for p, momentum in matrices.items():
+            momentum.lerp_(p.grad, 1 - of["momentum"])
+            x = p.grad.lerp(momentum, of["momentum"])
+            x = (x if x.shape[0] <= x.shape[1] else x.T) / x.norm().clamp(min=1e-7)
+            for _ in range(5):
+                gram = x @ x.T
+                x = 3.4445 * x + (-4.775 * gram + 2.0315 * gram @ gram) @ x
+            rate = of["rate"] * 0.2 * math.sqrt(max(p.shape))
+            p.data = (1 - of["rate"] * of["decay"]) * p.data - rate * (x if x.shape == p.shape else x.T)
+    loss, nll = model.loss(case["sentences"])
+    changes = {name: p.detach().numpy().astype(np.float64) - weights[name] for name, p in model.named_parameters()}
+    return Outcome(loss.item(), nll.detach().numpy().astype(np.float64), changes)
+
+
 def run_model(case, weights, dtype):
     model = model_of(case, weights, dtype)
     loss, nll = model.loss(case["sentences"])
@@ -95,9 +121,9 @@ def hidden_axis(name):
     return 1 if name.endswith(".fc2.weight") else None
 
 
-def run_singles(case, weights):
+def run_singles(case, weights, run=run_model):
     """float32 outcomes of the same function with the hidden units in other orders, which sums them in other orders."""
-    outcomes = [run_model(case, weights, torch.float32)]
+    outcomes = [run(case, weights, torch.float32)]
     for seed in range(1, SINGLES):
         orders = {}
 
@@ -111,7 +137,7 @@ def run_singles(case, weights):
             order = np.argsort(orders[layer]) if inverse else orders[layer]
             return np.ascontiguousarray(np.take(array, order, axis))
 
-        outcome = run_model(case, {name: take(name, array, False) for name, array in weights.items()}, torch.float32)
+        outcome = run(case, {name: take(name, array, False) for name, array in weights.items()}, torch.float32)
         outcome.gradients = {name: take(name, array, True) for name, array in outcome.gradients.items()}
         outcomes.append(outcome)
     return outcomes
@@ -271,6 +297,13 @@ def check(directory, with_controls):
     exact, singles = run_model(case, weights, torch.float64), run_singles(case, weights)
     rows = compare(hadal, exact, singles)
     print_table(rows)
+    if "updates" in case:
+        initial = read_safetensors(f"{directory}/initial.safetensors")
+        hadal.gradients = {name: weights[name].astype(np.float64) - initial[name] for name in weights}
+        updated = compare(hadal, run_updates(case, initial, torch.float64), run_singles(case, initial, run_updates))
+        print(f"changes by {case['updates']['number']} updates of {'Muon' if case['updates']['muon'] else 'AdamW'}")
+        print_table(updated)
+        rows += updated
     return passes(rows) and (not with_controls or negative_controls(case, weights, hadal, exact, singles))
 
 

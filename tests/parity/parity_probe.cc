@@ -1,5 +1,6 @@
-// Runs one forward and backward pass of a small model by hadal's own pipeline and writes all that a second
-// implementation needs to repeat it, and what came out:
+// Runs a number of updates (0) and then a forward and a backward pass of a small model by hadal's own pipeline, and
+// writes all that a second implementation needs to repeat it, and what came out:
+//   initial.safetensors                           weights in front of the updates, if there are any
 //   weights.safetensors, gradients.safetensors    whole tensors, fp32, under fairseq's names; gradients of the mean
 //                                                 loss
 //   case.json                                     method, settings, update, sentences; loss and nll sums, each target
@@ -48,12 +49,16 @@ struct ProbeOptions {
   bool norm_gain = false;       // 1/sqrt(l) in both stacks, over the method's
   int32_t block_sublayers = 0;  // of both stacks' blocks
   int64_t update = 3;           // BranchNorm: alpha = 3/7
-  uint64_t seed = 20;           // of weights, of what they are moved by (+ 1) and of sentences (+ 2)
+  int64_t updates = 0;  // by `optimizer`. Its epsilon keeps a gradient of rounding alone from being a direction.
+  OptimizerOptions optimizer = {.epsilon = 1e-4, .weight_decay = 0.1};
+  double learning_rate = 5e-3;
+  uint64_t seed = 20;  // of weights, of what they are moved by (+ 1) and of sentences (+ 2)
 };
 
 // What the ranks, threads of this process, fill in together: each the parameters it owns, the last one the losses.
 struct Outcome {
-  std::vector<std::vector<float>> weights;    // [parameters] in plan order
+  std::vector<std::vector<float>> initial;    // [parameters] in plan order
+  std::vector<std::vector<float>> weights;    // [parameters] behind the updates
   std::vector<std::vector<float>> gradients;  // [parameters]
   std::vector<float> row_nll;                 // [target rows] micro-batch after micro-batch
   LossSums training, evaluation;
@@ -140,19 +145,27 @@ absl::Status RunRank(const ModelPlan& plan, const PipelineLayout& pipeline, cons
   testing::MoveParametersOffTheirStart(parameters, options.seed + 1);
   HADAL_RETURN_IF_ERROR(engine->DistributeWeights());
   HADAL_RETURN_IF_ERROR(engine->ProfileResidualStream(batches[0], {.seed = options.seed}).status());
-  for (const int32_t p : parameters.owned()) {
-    const Vector weight = parameters.WeightVector(p);
-    outcome.weights[p].assign(weight.data, weight.data + weight.size);
-  }
-
-  std::vector<float> row_nll;
-  StepScalars scalars{.seed = options.seed, .update = options.update, .training = false};
-  HADAL_ASSIGN_OR_RETURN(const LossSums evaluation, engine->Evaluate(batches, scalars, &row_nll));
-  scalars.training = true;
+  const auto copy_weights = [&](std::vector<std::vector<float>>& weights) {
+    for (const int32_t p : parameters.owned()) {
+      const Vector weight = parameters.WeightVector(p);
+      weights[p].assign(weight.data, weight.data + weight.size);
+    }
+  };
+  copy_weights(outcome.initial);
   int64_t target_rows = 0;
   for (const PackedBatch& batch : batches) target_rows += batch.target_rows();
-  scalars.gradient_scale = 1.0f / static_cast<float>(target_rows);
-  HADAL_ASSIGN_OR_RETURN(const StepResult result, engine->TrainingStep(batches, scalars, {.learning_rate = 0}));
+  StepScalars scalars{.seed = options.seed, .gradient_scale = 1.0f / static_cast<float>(target_rows)};
+  UpdateSettings settings{.optimizer = options.optimizer, .learning_rate = options.learning_rate};
+  for (scalars.update = 1; scalars.update <= options.updates; ++scalars.update) {
+    HADAL_RETURN_IF_ERROR(engine->TrainingStep(batches, scalars, settings).status());
+  }
+  copy_weights(outcome.weights);
+
+  std::vector<float> row_nll;
+  scalars.update = options.update, scalars.training = false;
+  HADAL_ASSIGN_OR_RETURN(const LossSums evaluation, engine->Evaluate(batches, scalars, &row_nll));
+  scalars.training = true, settings.apply = false;
+  HADAL_ASSIGN_OR_RETURN(const StepResult result, engine->TrainingStep(batches, scalars, settings));
   for (const StateSlice& slice : engine->state().owned()) {
     std::vector<float>& gradient = outcome.gradients[slice.parameter];
     gradient.resize(plan.parameters[slice.parameter].elements());
@@ -195,6 +208,13 @@ absl::Status WriteCase(const ProbeOptions& options, const std::vector<PackedBatc
                                  {"nll_sum", outcome.training.nll},
                                  {"evaluation_loss_sum", outcome.evaluation.loss},
                                  {"row_nll", outcome.row_nll}};
+  const OptimizerOptions& optimizer = options.optimizer;
+  if (options.updates > 0) {
+    json["updates"] = {{"number", options.updates},          {"muon", optimizer.kind == OptimizerKind::kMuon},
+                       {"rate", options.learning_rate},      {"betas", {optimizer.beta1, optimizer.beta2}},
+                       {"epsilon", optimizer.epsilon},       {"decay", optimizer.weight_decay},
+                       {"momentum", optimizer.muon.momentum}};
+  }
   if (IsProfiled(ModelPlan::Make(options.model))) json["profiled_sentences"] = batches[0].sentences();
   for (const PackedBatch& batch : batches) {
     for (int64_t s = 0; s < batch.sentences(); ++s) {
@@ -285,7 +305,8 @@ absl::Status CompleteModel(ProbeOptions& options) {
 
 absl::Status Probe(ProbeOptions& options) {
   HADAL_RETURN_IF_ERROR(CompleteModel(options));
-  const ModelPlan plan = ModelPlan::Make(options.model);
+  ModelPlan plan = ModelPlan::Make(options.model);
+  plan.muon_steps = options.optimizer.muon_steps();
   const std::vector<PackedBatch> batches = RandomBatches(options.model, options.seed + 2);
   constexpr int kCapacity = kSentencesPerBatch * kLongestSide;
   HADAL_ASSIGN_OR_RETURN(
@@ -293,13 +314,15 @@ absl::Status Probe(ProbeOptions& options) {
       MakePipelineLayout(plan, {.micro_batches = kMicroBatches, .source_tokens = kCapacity, .target_tokens = kCapacity},
                          {}, options.ranks));
   Outcome outcome;
-  outcome.weights.resize(plan.parameters.size());
-  outcome.gradients.resize(plan.parameters.size());
+  for (auto* of : {&outcome.initial, &outcome.weights, &outcome.gradients}) of->resize(plan.parameters.size());
   InProcessWorld world(options.ranks);
   HADAL_RETURN_IF_ERROR(world.Run([&](Communicator& communicator) {
     PrepareComputeThread();
     return RunRank(plan, pipeline, batches, options, communicator, outcome);
   }));
+  if (options.updates > 0) {
+    HADAL_RETURN_IF_ERROR(WriteTensors(plan, outcome.initial, options.directory + "/initial.safetensors"));
+  }
   HADAL_RETURN_IF_ERROR(WriteTensors(plan, outcome.weights, options.directory + "/weights.safetensors"));
   HADAL_RETURN_IF_ERROR(WriteTensors(plan, outcome.gradients, options.directory + "/gradients.safetensors"));
   return WriteCase(options, batches, outcome);
@@ -312,6 +335,7 @@ int main(int argc, char** argv) {
   hadal::ProbeOptions options;
   hadal::ModelOptions& model = options.model;
   model.source_vocabulary = model.target_vocabulary = 61;
+  bool muon = false;
   hadal::CommandLine line("parity_probe", "One forward and backward pass by hadal, written for compare.py");
   hadal::Command app = line.program();
   app.AddOption("--directory", options.directory, "an existing, empty directory").Required();
@@ -336,9 +360,12 @@ int main(int argc, char** argv) {
   app.AddOption("--cutoffs", options.cutoffs, "of an adaptive softmax").SplitAt(',');
   app.AddOption("--factor", model.adaptive_factor, "of its widths");
   app.AddOption("--update", options.update, "BranchNorm's t");
+  app.AddOption("--updates", options.updates, "in front of the pass that is compared");
+  app.AddFlag("--muon", muon, "the optimizer's kind");
   app.AddOption("--ranks", options.ranks, "stages");
   app.AddOption("--seed", options.seed, "of weights and sentences");
   if (line.Run(argc, argv, std::cerr) != hadal::CommandLine::Outcome::kRan) return 2;
+  if (muon) options.optimizer.kind = hadal::OptimizerKind::kMuon;
   const absl::Status status = hadal::Probe(options);
   if (!status.ok()) std::cerr << "parity_probe: " << status << "\n";
   return status.ok() ? 0 : 1;

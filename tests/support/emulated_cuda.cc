@@ -112,6 +112,7 @@ void EmulatedCuda::Put(StreamState& stream, Work work) {
   if (stream.recording != nullptr) {
     HADAL_CHECK(stream.recorder == std::this_thread::get_id());  // would be recorded
     stream.recording->push_back(std::move(work));
+    if (stream.branch) stream.unjoined = true;
   } else {
     if (work_left_ <= 0 && stream.pending.size() >= kLaunchQueue) Hang();
     work.order = next_order_++;
@@ -254,9 +255,11 @@ cudaError_t EmulatedCuda::RecordEvent(cudaEvent_t event, cudaStream_t stream) {
   StreamState& state = StateOf(stream);
   HADAL_CHECK_EQ(state.device, CurrentDevice());  // CUDA would open the current one
   if (!events_.contains(event)) return cudaErrorInvalidResourceHandle;
-  if (state.recording != nullptr || ThisThreadRecords()) return cudaErrorStreamCaptureUnsupported;
-  auto marker = std::make_shared<Marker>(Marker{.stream = &state});
+  if ((state.recording == nullptr) == ThisThreadRecords()) return cudaErrorStreamCaptureUnsupported;
+  auto marker = std::make_shared<Marker>(Marker{.stream = &state, .graph = state.recording.get()});
   events_[event] = marker;
+  if (state.recording != nullptr) state.last = marker.get();
+  if (state.recording != nullptr) return fault_;
   Put(state, {.run = [marker] {
         marker->reached_seconds = MonotonicSeconds();
         marker->reached = true;
@@ -271,8 +274,19 @@ cudaError_t EmulatedCuda::AwaitEvent(cudaStream_t stream, cudaEvent_t event) {
   HADAL_CHECK_EQ(state.device, CurrentDevice());
   const auto found = events_.find(event);
   if (found == events_.end()) return cudaErrorInvalidResourceHandle;
-  if (state.recording != nullptr || ThisThreadRecords()) return cudaErrorStreamCaptureUnsupported;
-  if (found->second != nullptr) Put(state, {.awaits = found->second});
+  Marker* const marker = found->second.get();
+  if (ThisThreadRecords()) {
+    if (marker == nullptr || marker->graph == nullptr) return cudaErrorStreamCaptureIsolation;
+    StreamState& from = *marker->stream;
+    if (marker->graph != from.recording.get()) return cudaErrorCapturedEvent;
+    if (state.recording == nullptr) state.branch = state.unjoined = true;
+    state.recording = from.recording, state.recorder = from.recorder;
+    if (from.last == marker) from.unjoined = false;
+    return fault_;
+  }
+  if (marker != nullptr && marker->graph != nullptr) return cudaErrorCapturedEvent;
+  if (state.recording != nullptr) return cudaErrorStreamCaptureUnsupported;
+  if (marker != nullptr) Put(state, {.awaits = found->second});
   return fault_;
 }
 
@@ -318,8 +332,13 @@ cudaError_t EmulatedCuda::EndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   StreamState& state = StateOf(stream);
   if (state.recording == nullptr) return cudaErrorIllegalState;
   if (state.recorder != std::this_thread::get_id()) return cudaErrorStreamCaptureWrongThread;
+  for (const auto& [handle, branch] : streams_) {
+    if (!branch->branch || branch->recording != state.recording) continue;
+    if (branch->unjoined) return cudaErrorStreamCaptureUnjoined;
+    branch->recording = nullptr, branch->branch = false;
+  }
   *graph = reinterpret_cast<cudaGraph_t>(next_name_++);
-  recordings_[*graph] = std::move(state.recording);
+  recordings_[*graph] = std::exchange(state.recording, nullptr);
   return fault_;
 }
 

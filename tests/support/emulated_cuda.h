@@ -16,7 +16,8 @@
 //     its own;
 //   - freeing memory that unfinished work uses, or destroying a stream or graph in use, aborts;
 //   - while a stream records, the recording thread must not wait, query, allocate or use an event (the call fails with
-//     a message);
+//     a message); but a stream that awaits an event of a recorded stream becomes a branch of its graph, which must be
+//     awaited by the recording stream before the end. A graph runs in the order of recording;
 //   - streams and memory belong to the thread's current device; a thread with another current device cannot launch
 //     there (abort), and a kernel cannot access another device's memory.
 // Limitations: all devices share one amount of memory; only the functions that hadal calls; no legacy stream, peer
@@ -113,6 +114,7 @@ class EmulatedCuda {
   struct StreamState;
   struct Marker {
     StreamState* stream = nullptr;
+    const void* graph = nullptr;  // the recording that it is a part of
     bool reached = false;
     double reached_seconds = 0;
   };
@@ -134,8 +136,11 @@ class EmulatedCuda {
     explicit StreamState(uint64_t seed) : emulator(seed) {}
     cuda::KernelEmulator emulator;  // its address identifies the stream in kernel launches
     std::deque<Work> pending;
-    std::unique_ptr<Recording> recording;
+    std::shared_ptr<Recording> recording;
     std::thread::id recorder;
+    // Whether it is a branch of the recording, and has work that the recording stream does not await; its last event.
+    bool branch = false, unjoined = false;
+    const Marker* last = nullptr;
     int device = 0;      // its maker's
     int64_t number = 0;  // in the order of making
   };
@@ -168,7 +173,7 @@ class EmulatedCuda {
   std::map<cudaStream_t, std::unique_ptr<StreamState>> streams_;
   std::map<cudaEvent_t, std::shared_ptr<Marker>> events_;  // null: not recorded yet
   std::set<cudaEvent_t> timed_events_;
-  std::map<cudaGraph_t, std::unique_ptr<Recording>> recordings_;
+  std::map<cudaGraph_t, std::shared_ptr<Recording>> recordings_;
   std::map<cudaGraphExec_t, std::unique_ptr<Recording>> graphs_;
   uint64_t next_name_ = 1;  // of events and graphs
   int64_t next_order_ = 0, next_stream_ = 0;

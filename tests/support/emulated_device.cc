@@ -97,10 +97,14 @@ class EmulatedDevice::Loops : public cuda::Matmul {
     }
     if (known_.emplace(args.m, args.n, args.k, args.a_transposed, args.b_transposed, args.accumulate).second)
       device_.Standstill();
-    device_.Enqueue([this, args] {
+    const auto multiply = [this, args] {
       const OpenMemory open(device_);
       for (int64_t i = 0; i < args.count; ++i) MultiplyOne(Product(args, i));
-    });
+    };
+    if (args.queue == DeviceQueues::kMain) return device_.Enqueue(multiply);
+    HADAL_CHECK(device_.Owns(args.workspace, cuda::OwnMemory::kWorkspaceBytes));
+    ++device_.emulator_.launches();
+    device_.EnqueueBeside(args.queue, multiply);
   }
 
  private:
@@ -199,7 +203,7 @@ cuda::Matmul& EmulatedDevice::matmul() { return *matmul_; }
 
 cuda::StreamHandle EmulatedDevice::HandleOf(DeviceQueues::Queue queue) {
   if (queue == DeviceQueues::kMain) return {emulator_.stream(), &emulator_.launches(), &first_launches()};
-  HADAL_CHECK(!capturing());
+  HADAL_CHECK(!capturing() || queue == kernel_queue_);
   std::unique_ptr<cuda::KernelEmulator>& beside = beside_[queue];
   if (beside == nullptr) {
     const std::lock_guard lock(mutex_);
@@ -207,8 +211,7 @@ cuda::StreamHandle EmulatedDevice::HandleOf(DeviceQueues::Queue queue) {
     beside->AroundLaunches([this] { Open(); }, [this] { Close(); });
     for (const auto& [memory, bytes] : allocations_) beside->Register(memory, bytes);
     beside->Divert([this, queue](const cuda::LaunchShape&, std::function<void()> launch) {
-      QueuedWork::Put(queues_, queue, std::make_shared<QueuedWork>(std::move(launch), static_cast<int>(random_() % 4)),
-                      true);
+      EnqueueBeside(queue, std::move(launch));
     });
   }
   return {beside->stream(), &emulator_.launches(), &first_launches()};
@@ -384,11 +387,19 @@ void EmulatedDevice::Clear(void* memory, int64_t bytes) {
 
 void EmulatedDevice::Enqueue(std::function<void()> work) {
   ++emulator_.launches();
-  if (capturing()) {
-    recording_.push_back(std::move(work));
-  } else {
-    work();
-  }
+  if (!Records(work)) work();
+}
+
+void EmulatedDevice::EnqueueBeside(DeviceQueues::Queue queue, std::function<void()> work) {
+  if (Records([=, this] { EnqueueBeside(queue, work); })) return;
+  const int late = static_cast<int>(random_() % 4);
+  QueuedWork::Put(queues_, queue, std::make_shared<QueuedWork>(std::move(work), late), true);
+}
+
+bool EmulatedDevice::Records(std::function<void()> work) {
+  if (capturer_.load() != std::this_thread::get_id()) return false;
+  recording_.push_back(std::move(work));
+  return true;
 }
 
 bool EmulatedDevice::Idle() {
@@ -398,14 +409,14 @@ bool EmulatedDevice::Idle() {
 
 void EmulatedDevice::BeginCapture() {
   Standstill();
-  HADAL_CHECK(!std::exchange(capturing_, true));
+  HADAL_CHECK(capturer_.exchange(std::this_thread::get_id()) == std::thread::id());
   launches_before_capture_ = emulator_.launches();
   emulator_.Divert(
       [this](const cuda::LaunchShape&, std::function<void()> launch) { recording_.push_back(std::move(launch)); });
 }
 
 absl::StatusOr<std::unique_ptr<DeviceGraph>> EmulatedDevice::EndCapture() {
-  HADAL_CHECK(std::exchange(capturing_, false));
+  HADAL_CHECK(capturer_.exchange({}) == std::this_thread::get_id());
   emulator_.Divert(nullptr);
   emulator_.launches() = launches_before_capture_;
   std::vector<std::function<void()>> work = std::exchange(recording_, {});

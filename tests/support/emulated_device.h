@@ -5,8 +5,8 @@
 // and a kernel that uses a host pointer makes the emulator abort. Copies check which side their pointers are on. Memory
 // that is being copied asynchronously (EnqueueCopyIn) must not change until the host has seen the copy done, and what
 // EnqueueCopyOut copies is not there before.
-// A capture keeps launches as closures; calls that are not allowed during a capture abort. So a run that finishes has
-// obeyed runtime/device.h. Each call that may be a standstill of a driver is one here: the host waits until all queues
+// A capture keeps launches and a branch's events as closures; calls that are not allowed during one abort. So a run that
+// finishes has obeyed runtime/device.h. Each call that may be a standstill of a driver is one here: the host waits until all queues
 // are idle, and aborts if they are not within half a minute, because the remaining work must be waiting for the host.
 // Kernels of the main order run at once; those of queues run when their end is requested, or some time later, and so do
 // copies to the host on queues.
@@ -18,6 +18,7 @@
 #include <mutex>
 #include <optional>
 #include <random>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda_host/launch_device.h"
@@ -53,7 +54,7 @@ class EmulatedDevice : public cuda::LaunchDevice {
   DeviceQueues& queues() override { return queues_; }
   bool Idle() override;
   void BeginCapture() override;
-  bool capturing() const override { return capturing_; }
+  bool capturing() const override { return capturer_.load() != std::thread::id(); }
   absl::StatusOr<std::unique_ptr<DeviceGraph>> EndCapture() override;
   void Launch(DeviceGraph& graph) override;
   int64_t launches() const override { return emulator_.launches(); }
@@ -67,6 +68,7 @@ class EmulatedDevice : public cuda::LaunchDevice {
   void RefuseMasksAndSums() { refuses_masks_and_sums_ = true; }
 
   cuda::StreamHandle HandleOf(DeviceQueues::Queue queue) override;
+  absl::StatusOr<DeviceQueues::Queue> MakeKernelQueue() override { return kernel_queue_ = *queues_.MakeQueue(); }
   cuda::Matmul& matmul() override;
   cuda::LaunchMemory& launch_memory() override { return *launch_memory_; }
 
@@ -85,8 +87,11 @@ class EmulatedDevice : public cuda::LaunchDevice {
   struct OpenMemory;
   void Standstill() const override;
   bool OwnsHost(const void* memory, int64_t bytes) const;
-  // Runs or records a launch.
+  // Runs or records a launch; on a queue beside the main order later, when its end is requested.
   void Enqueue(std::function<void()> work);
+  void EnqueueBeside(DeviceQueues::Queue queue, std::function<void()> work);
+  // Records what the capturing thread does. Returns false outside of a capture, and for any other thread.
+  bool Records(std::function<void()> work);
   // Kernels, copies and graphs enqueued on the main order so far; and beside it, which does no harm.
   int64_t Position() { return emulator_.launches() + main_copies_; }
   // The host has seen all done that was enqueued up to a position, or waited for it.
@@ -99,7 +104,8 @@ class EmulatedDevice : public cuda::LaunchDevice {
   EmulatedQueues queues_{[this] { Standstill(); },
                          {.enqueued = [this] { return Position(); },
                           .seen_done = [this](int64_t position) { SeenDone(position); },
-                          .waited_until = [this](int64_t position) { WaitedUntil(position); }}};
+                          .waited_until = [this](int64_t position) { WaitedUntil(position); },
+                          .records = [this](std::function<void()> work) { return Records(std::move(work)); }}};
   cuda::KernelEmulator emulator_;
   std::mt19937_64 random_;
   std::map<DeviceQueues::Queue, std::unique_ptr<cuda::KernelEmulator>> beside_;  // the queues' emulators
@@ -120,10 +126,11 @@ class EmulatedDevice : public cuda::LaunchDevice {
   std::deque<Enqueued> enqueued_;
   int64_t main_copies_ = 0;  // between host and device
   int64_t drains_ = 0, drained_ = 0;
-  bool capturing_ = false;
-  std::atomic<int> copies_ = 0;  // to the host on queues
+  std::atomic<std::thread::id> capturer_;  // none: no capture
+  std::atomic<int> copies_ = 0;            // to the host on queues
   std::vector<std::function<void()>> recording_;
   int64_t launches_before_capture_ = 0;
+  DeviceQueues::Queue kernel_queue_ = nullptr;  // the last of MakeKernelQueue
   bool refuses_graphs_ = false, refuses_epilogues_ = false, refuses_masks_and_sums_ = false;
   std::unique_ptr<cuda::Matmul> matmul_;
   std::byte* workspace_ = nullptr;  // because a GPU's products have one

@@ -81,8 +81,9 @@ void EmulatedQueues::DestroyEvent(Event event) {
 }
 
 void EmulatedQueues::Record(Event event, Queue queue) {
+  if (main_order_.records([=, this] { Record(event, queue); })) return;
   const std::lock_guard lock(mutex_);
-  last_kernel_ = nullptr;
+  if (queue == kMain || queue == last_kernel_) last_kernel_ = nullptr;
   EventState& state = StateOf(event, false);
   state.recorded = true;
   state.of = queue == kMain ? main_ : StateOf(queue).before;
@@ -96,8 +97,13 @@ void EmulatedQueues::Record(Event event, Queue queue) {
 }
 
 void EmulatedQueues::Await(Queue queue, Event event) {
+  if (main_order_.records([=, this] { Await(queue, event); })) return;
+  if (queue == kMain) {
+    while (!Reached(event)) std::this_thread::yield();
+    return;
+  }
   const std::lock_guard lock(mutex_);
-  last_kernel_ = nullptr;
+  if (queue == last_kernel_) last_kernel_ = nullptr;
   QueueState& state = StateOf(queue);
   const EventState& awaited = StateOf(event, true);
   state.before.insert(state.before.end(), awaited.of.begin(), awaited.of.end());

@@ -5,7 +5,6 @@
 
 #include <unistd.h>
 
-#include <functional>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -19,8 +18,6 @@
 #include "absl/time/time.h"
 #include "google/protobuf/text_format.h"
 #include "launch/device_choice.h"
-#include "launch/error_report.h"
-#include "launch/exit_code.h"
 #include "launch/world.h"
 #include "layers/method_presets.h"
 #include "layers/model_plan.h"
@@ -48,18 +45,17 @@ struct BenchArguments {
   bool no_limit = false;
   int threads = 0;
   DeviceRequest device;
-  TrainingPrecision precision = TrainingPrecision::kAuto;
+  TrainOptions run;  // precision, weight_gradient_batch
 };
 
 absl::Status BenchInWorld(BenchArguments arguments, World& world) {
   HADAL_ASSIGN_OR_RETURN(arguments.step.method, AsCommonError(ParseResidualMethod(arguments.method)));
   HADAL_ASSIGN_OR_RETURN(arguments.step.schedule, AsCommonError(ParseScheduleKind(arguments.schedule)));
   arguments.step.limit = !arguments.no_limit;
-  if (!world.warning().empty()) std::cerr << "warning: " << world.warning() << "\n";
   const ModelPlan plan = ModelPlan::Make(BenchModel(arguments.step));
   Collectives collectives(world.communicator(), absl::Seconds(600));
   HADAL_ASSIGN_OR_RETURN(const ChosenDevice chosen,
-                         ChooseDevice(arguments.device, plan, {.precision = arguments.precision}, world, collectives));
+                         ChooseDevice(arguments.device, plan, arguments.run, world, collectives));
   arguments.step.compute_storage = chosen.compute_storage;
   if (!chosen.notice.empty()) std::cerr << chosen.notice << "\n";
   return RunBenchStep(arguments.step, world.communicator(), chosen.StreamFor(world.stream()), std::cout);
@@ -115,7 +111,6 @@ absl::StatusOr<Corpus> OpenCorpus(ProfileArguments& arguments, int rank) {
 absl::Status ProfileInWorld(ProfileArguments arguments, World& world) {
   Collectives collectives(world.communicator(), absl::Minutes(10));
   HADAL_RETURN_IF_ERROR(collectives.AllOk(ReadConfig(arguments), "reading the configuration"));
-  if (!world.warning().empty()) std::cerr << "warning: " << world.warning() << "\n";
   if (arguments.products) {
     const TrainOptions& train = arguments.options.train;
     HADAL_RETURN_IF_ERROR(collectives.Barrier("before the products"));
@@ -140,18 +135,6 @@ absl::Status ProfileInWorld(ProfileArguments arguments, World& world) {
   return absl::OkStatus();
 }
 
-// Runs the measurement of `hadal bench SUBCOMMAND` in a world of its own.
-int InWorld(const std::string& subcommand, int threads, const std::function<absl::Status(World&)>& measure) {
-  const std::string name = "bench " + subcommand;
-  const absl::StatusOr<std::unique_ptr<World>> world = World::Start(threads);
-  if (!world.ok()) return ReportNoWorld(name, world.status());
-  const absl::Status status = WithdrawOnException((*world)->communicator(), [&] { return measure(**world); });
-  if (status.ok()) return kExitDone;
-  const bool together = ReportError(name, status, (*world)->communicator(), std::cerr);
-  if (!together) (*world)->communicator().Abort(ExitCodeOf(status));
-  return ExitCodeOf(status);
-}
-
 void AddProfileCommand(Command bench, int& exit_code) {
   Command command = bench.AddCommand("profile", "Measure the costs that `hadal plan --profile` needs");
   auto arguments = std::make_shared<ProfileArguments>();
@@ -170,7 +153,8 @@ void AddProfileCommand(Command bench, int& exit_code) {
   command.AddFlag("--products", arguments->products,
                   "Measure only the speed of matrix products: what to divide two runs by on a machine that is busy");
   command.Runs([arguments, &exit_code] {
-    exit_code = InWorld("profile", arguments->threads, [&](World& world) { return ProfileInWorld(*arguments, world); });
+    exit_code = RunInWorld("bench profile", arguments->threads,
+                           [&](World& world) { return ProfileInWorld(*arguments, world); });
   });
 }
 
@@ -186,7 +170,6 @@ absl::Status KernelsInWorld(KernelArguments arguments, World& world) {
   if (world.size() > 1) {
     return absl::InvalidArgumentError("bench kernels measures one device; start it without mpirun or srun");
   }
-  if (!world.warning().empty()) std::cerr << "warning: " << world.warning() << "\n";
   arguments.options.shapes.large_bytes = arguments.large_mib << 20;
   Collectives collectives(world.communicator(), absl::Minutes(10));
   // Any model that trains on every device: kernels have none.
@@ -225,7 +208,8 @@ void AddKernelsCommand(Command bench, int& exit_code) {
   command.AddOption("--threads", arguments->threads, "CPU threads (default: all)").InRange(0, 1024);
   command.AddFlag("--json", options.json, "Print everything as JSON");
   command.Runs([arguments, &exit_code] {
-    exit_code = InWorld("kernels", arguments->threads, [&](World& world) { return KernelsInWorld(*arguments, world); });
+    exit_code = RunInWorld("bench kernels", arguments->threads,
+                           [&](World& world) { return KernelsInWorld(*arguments, world); });
   });
 }
 
@@ -274,7 +258,7 @@ void AddBenchCommand(Command app, int& exit_code) {
       .InRange(0, 1024);
   command.AddOption("--repeats", step.repeats, "Measured pairs of step and limit").InRange(1, 1000).ShowDefault();
   AddDeviceFlags(command, arguments->device);
-  command.AddChoice<TrainingPrecision>("--precision", arguments->precision,
+  command.AddChoice<TrainingPrecision>("--precision", arguments->run.precision,
                                        "As device.precision of a run's config (default: auto)",
                                        {{"auto", TrainingPrecision::kAuto},
                                         {"fp32", TrainingPrecision::kFp32},
@@ -282,10 +266,13 @@ void AddBenchCommand(Command app, int& exit_code) {
                                         {"bf16", TrainingPrecision::kBf16}});
   command.AddFlag(
       "--no-graphs", [arguments] { arguments->step.graphs = GraphMode::kOff; }, "On a GPU, one launch per kernel");
+  command.AddFlag("--overlap-weight-gradients", step.overlap_weight_gradients, "As the field of a config's device");
+  command.AddOption("--weight-gradient-batch", arguments->run.weight_gradient_batch, "Likewise").InRange(1, 16);
   command.AddFlag("--no-limit", arguments->no_limit, "Measure only the step");
   command.AddFlag("--json", step.json, "Print everything as JSON");
   command.Runs([arguments, &exit_code] {
-    exit_code = InWorld("step", arguments->threads, [&](World& world) { return BenchInWorld(*arguments, world); });
+    exit_code =
+        RunInWorld("bench step", arguments->threads, [&](World& world) { return BenchInWorld(*arguments, world); });
   });
   AddKernelsCommand(bench, exit_code);
   AddProfileCommand(bench, exit_code);

@@ -28,8 +28,10 @@ namespace hadal {
 GemmLimit DeviceGemmLimit(cuda::LaunchDevice& device, std::vector<cuda::MatmulArgs> products) {
   HADAL_CHECK(!products.empty());
   GemmLimit limit{.ways = {"one launch a product"}};
-  for (const cuda::MatmulArgs& product : products)
+  for (cuda::MatmulArgs& product : products) {
+    product.queue = DeviceQueues::kMain;
     limit.flops += 2.0 * static_cast<double>(product.count * product.m * product.n * product.k);
+  }
   const auto launch_all = [&device, products = std::move(products)] {
     for (const cuda::MatmulArgs& product : products) device.Multiply(product);
   };
@@ -142,7 +144,8 @@ absl::Status StepBench::Prepare() {
                                                        {.chunks = options_.chunks,
                                                         .schedule = options_.schedule,
                                                         .recompute_every = options_.recompute_every,
-                                                        .graphs = options_.graphs},
+                                                        .graphs = options_.graphs,
+                                                        .overlap_weight_gradients = options_.overlap_weight_gradients},
                                                        communicator_.size()));
   HADAL_ASSIGN_OR_RETURN(engine_, Engine::Create({.plan = plan_,
                                                   .pipeline = pipeline_,

@@ -43,7 +43,8 @@ struct BenchStepOptions {
   ResidualMethod method = ResidualMethod::kDeepNorm;
   int32_t repeats = 7;  // measured pairs of step and limit
   GraphMode graphs = GraphMode::kAuto;
-  bool limit = true;  // false: does not measure the GEMM limit
+  bool overlap_weight_gradients = false;  // PipelineOptions
+  bool limit = true;                      // false: does not measure the GEMM limit
   bool json = false;
 };
 

@@ -164,7 +164,8 @@ void AddSetting(const BenchStepOptions& options, const BenchStepMeasurement& mea
                           {"length", options.length},
                           {"mixed_length", options.mixed_length},
                           {"dropout", options.dropout},
-                          {"recompute_every", options.recompute_every}});
+                          {"recompute_every", options.recompute_every},
+                          {"overlap_weight_gradients", options.overlap_weight_gradients}});
 }
 
 void AddStep(const BenchStepMeasurement& measured, OrderedJson& json) {

@@ -99,10 +99,7 @@ void AddExportCommand(Command command, int& exit_code) {
   auto options = std::make_shared<CheckpointExportOptions>();
   Command exporting =
       command.AddCommand("export", "Write whole weights as one safetensors file, or for another program");
-  exporting
-      .AddOption("RUN_OR_DIR", options->checkpoint,
-                 "Checkpoint, or run directory (its best checkpoint, else its newest)")
-      .Required();
+  AddCheckpointOption(exporting, options->checkpoint);
   exporting
       .AddOption("-o,--out", options->out,
                  "FILE.safetensors; settings and vocabularies are written next to it. With --format: a new folder")
@@ -160,6 +157,11 @@ void AddAverageCommand(Command command, int& exit_code) {
 }
 
 }  // namespace
+
+void AddCheckpointOption(Command command, std::string& checkpoint) {
+  command.AddOption("RUN_OR_DIR", checkpoint, "Checkpoint, or run directory (its best checkpoint, else its newest)")
+      .Required();
+}
 
 void AddCheckpointCommand(Command app, int& exit_code) {
   Command command =

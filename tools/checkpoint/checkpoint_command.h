@@ -27,6 +27,9 @@ namespace hadal {
 // Registers the subcommand; its callbacks store the exit code.  `exit_code` must outlive the parsing of `app`.
 void AddCheckpointCommand(Command app, int& exit_code);
 
+// Adds the positional argument RUN_OR_DIR of a command that computes with one model.
+void AddCheckpointOption(Command command, std::string& checkpoint);
+
 // Which checkpoints of a run to select: the newest `last`, or the `best` by validation. Exactly one of
 // the two is > 0.
 struct CheckpointSelection {

@@ -12,12 +12,10 @@
 #include "tools/commands.h"
 
 #include <cstdint>
-#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -99,9 +97,7 @@ absl::StatusOr<int> Compare(CompareArguments arguments) {
   if (arguments.report_only) return Report(grid, arguments);
   if (const int code = CheckPyhadal("compare"); code != kExitDone) return code;
   HADAL_RETURN_IF_ERROR(CheckTestText(options.test_source, arguments.test_reference));
-  std::error_code error;
-  options.program = std::filesystem::read_symlink("/proc/self/exe", error).string();
-  if (error) return absl::InternalError(absl::StrCat("/proc/self/exe: ", error.message()));
+  options.program = ThisProgram();
   options.stopped = StopSignalled;
   HADAL_ASSIGN_OR_RETURN(const ComparisonOutcome outcome, RunComparison(grid, options, std::cout));
   std::cout << outcome.finished << " of " << outcome.chosen << " runs finished";

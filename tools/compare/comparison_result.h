@@ -124,7 +124,7 @@ inline constexpr const char* kComparisonTables = "tables";  // the folder of the
 std::string CellDirectory(const std::string& out, const GridCell& cell);
 std::string CellLogPath(const std::string& out, const GridCell& cell);
 
-// Writes the results of a comparison's runs for tools/python/pyhadal/compare.py:
+// Writes the results of a comparison's runs for tools/python/pyhadal/comparison.py:
 //
 //   OUT/grid.json   title, note, the verdicts' limits, axes with their labels, and for each cell: its labels, run
 //                   directory and log (relative to OUT), state, exit code, times, result and verdict

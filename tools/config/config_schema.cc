@@ -13,6 +13,7 @@
 #include "absl/strings/strip.h"
 #include "google/protobuf/descriptor.pb.h"
 #include "runtime/check.h"
+#include "tools/config/config_value.h"
 #include "tools/config/nearest_name.h"
 
 namespace hadal {
@@ -100,18 +101,12 @@ bool IsMessage(const FieldDescriptor& field) { return field.cpp_type() == FieldD
 bool MayChangeOnResume(const FieldDescriptor& field) { return field.options().GetExtension(config::may_change); }
 
 std::string TypeText(const FieldDescriptor& field) {
-  if (IsMessage(field)) return field.is_repeated() ? "list of groups" : "group";
-  if (IsInteger(field)) return field.is_repeated() ? "list of integers" : "integer";
-  switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_DOUBLE:
-      return field.is_repeated() ? "list of numbers" : "number";
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return "true or false";
-    case FieldDescriptor::CPPTYPE_STRING:
-      return field.is_repeated() ? "list of texts" : "text";
-    default:
-      CheckFailed(__FILE__, __LINE__, absl::StrCat("no text for the type of ", field.full_name()));
-  }
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_BOOL) return "true or false";
+  const char* const one = IsMessage(field)                                      ? "group"
+                          : IsInteger(field)                                    ? "integer"
+                          : field.cpp_type() == FieldDescriptor::CPPTYPE_STRING ? "text"
+                                                                                : "number";
+  return field.is_repeated() ? absl::StrCat("list of ", one, "s") : one;
 }
 
 std::string AllowedText(const FieldDescriptor& field) {
@@ -133,20 +128,8 @@ std::string DefaultText(const FieldDescriptor& field) {
   }
   if (field.is_repeated()) return "empty";
   if (!field.has_default_value()) return "none";
-  switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_INT32:
-      return absl::StrCat(field.default_value_int32());
-    case FieldDescriptor::CPPTYPE_INT64:
-      return absl::StrCat(field.default_value_int64());
-    case FieldDescriptor::CPPTYPE_UINT64:
-      return absl::StrCat(field.default_value_uint64());
-    case FieldDescriptor::CPPTYPE_DOUBLE:
-      return absl::StrCat(field.default_value_double());
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return field.default_value_bool() ? "true" : "false";
-    default:
-      return absl::StrCat("\"", field.default_value_string(), "\"");
-  }
+  return ValueText(*google::protobuf::MessageFactory::generated_factory()->GetPrototype(field.containing_type()),
+                   field);
 }
 
 std::string CommentText(const FieldDescriptor& field) {

@@ -154,6 +154,8 @@ void ReadOptimizer(const config::RunConfig& from, TrainOptions& to) {
 void ReadRun(const config::RunConfig& from, TrainOptions& to) {
   to.seed = from.seed();
   to.precision = FromWord(kPrecisions, from.device().precision());
+  to.weight_gradient_batch = from.device().weight_gradient_batch();
+  to.pipeline.overlap_weight_gradients = from.device().overlap_weight_gradients();
   to.train_data = from.data().train();
   to.validation_data = from.data().validation();
   to.max_left_out = from.data().max_left_out();
@@ -170,6 +172,7 @@ void ReadRun(const config::RunConfig& from, TrainOptions& to) {
         .share = masking.share(), .only_mask = masking.replacement() == "mask", .whole_words = masking.whole_words()};
   }
   to.batch.micro_batches = from.batch().micro_batches();
+  to.batch.sum_groups = from.batch().sum_groups();
   to.batch.source_tokens = from.batch().source_tokens();
   to.batch.target_tokens = from.batch().target_tokens();
   to.stop.steps = from.stop().steps();

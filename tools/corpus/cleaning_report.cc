@@ -53,12 +53,10 @@ std::string Advice(const SkippedLines& skipped, const PrepareOptions& options) {
 }  // namespace
 
 SkippedLines& SkippedLines::operator+=(const SkippedLines& other) {
-  invalid += other.invalid;
-  empty += other.empty;
-  too_long += other.too_long;
-  held_out += other.held_out;
-  duplicates += other.duplicates;
-  high_ratio += other.high_ratio;
+  for (const auto count : {&SkippedLines::invalid, &SkippedLines::empty, &SkippedLines::too_long,
+                           &SkippedLines::held_out, &SkippedLines::duplicates, &SkippedLines::high_ratio}) {
+    this->*count += other.*count;
+  }
   return *this;
 }
 

@@ -26,45 +26,13 @@
 namespace hadal {
 namespace {
 
-// The lines of a text, without a byte order mark and CR line ends.
-class NumberedLines {
- public:
-  NumberedLines(std::string path, std::unique_ptr<std::istream> in) : path_(std::move(path)), in_(std::move(in)) {}
-
-  absl::StatusOr<bool> Next(std::string& line) {
-    if (!ReadLine(*in_, line)) {
-      if (in_->bad()) return ReadLineError(path_, number_, line);
-      return false;
-    }
-    if (++number_ == 1) {
-      HADAL_RETURN_IF_ERROR(CheckIsPlainText(path_, line, *in_));
-      if (line.starts_with(kByteOrderMark)) line.erase(0, sizeof(kByteOrderMark) - 1);
-    }
-    if (line.ends_with('\r')) line.pop_back();
-    return true;
-  }
-  // "" or what is wrong with the last line.
-  std::string Fault(const std::string& line) const {
-    const size_t valid = ValidUtf8Prefix(line);
-    return valid == line.size() ? "" : absl::StrCat(Place(), ": not UTF-8 from byte ", valid + 1, " of the line on");
-  }
-  std::string Place() const { return absl::StrCat(path_, ":", number_); }
-  int64_t number() const { return number_; }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-  std::unique_ptr<std::istream> in_;
-  int64_t number_ = 0;
-};
-
 class JsonDocuments : public DocumentFile {
  public:
-  JsonDocuments(NumberedLines lines, std::string field) : lines_(std::move(lines)), field_(std::move(field)) {}
+  JsonDocuments(TextLines lines, std::string field) : lines_(std::move(lines)), field_(std::move(field)) {}
 
   absl::StatusOr<bool> Next(std::string& text, std::string& invalid) override {
     text.clear();
-    HADAL_ASSIGN_OR_RETURN(const bool more, lines_.Next(line_));
+    HADAL_ASSIGN_OR_RETURN(const bool more, lines_.NextUnchecked(line_));
     if (!more) return false;
     invalid = lines_.Fault(line_);
     if (!invalid.empty() || absl::StripAsciiWhitespace(line_).empty()) return true;
@@ -86,30 +54,30 @@ class JsonDocuments : public DocumentFile {
                            fields.empty() ? "none" : absl::StrJoin(fields, ", "));
     return true;
   }
-  int64_t place() const override { return lines_.number(); }
+  int64_t place() const override { return lines_.lines(); }
 
  private:
-  NumberedLines lines_;
+  TextLines lines_;
   std::string field_, line_;
 };
 
 class Paragraphs : public DocumentFile {
  public:
-  explicit Paragraphs(NumberedLines lines) : lines_(std::move(lines)) {}
+  explicit Paragraphs(TextLines lines) : lines_(std::move(lines)) {}
 
   absl::StatusOr<bool> Next(std::string& text, std::string& invalid) override {
     text.clear();
     invalid.clear();
     while (true) {
-      HADAL_ASSIGN_OR_RETURN(const bool more, lines_.Next(line_));
+      HADAL_ASSIGN_OR_RETURN(const bool more, lines_.NextUnchecked(line_));
       const bool blank = !more || absl::StripAsciiWhitespace(line_).empty();
       if (blank && !text.empty()) return true;
       if (!more) return false;
       if (blank) continue;
-      if (text.empty()) first_ = lines_.number();
+      if (text.empty()) first_ = lines_.lines();
       if (invalid.empty()) invalid = lines_.Fault(line_);
       if (text.size() + line_.size() > kMostLineBytes) {
-        return absl::InvalidArgumentError(absl::StrCat(lines_.path(), ":", first_, ": a document of more than ",
+        return absl::InvalidArgumentError(absl::StrCat(lines_.name(), ":", first_, ": a document of more than ",
                                                        kMostLineBytes, " bytes; blank lines separate documents, and ",
                                                        "JSON Lines has one a line"));
       }
@@ -119,7 +87,7 @@ class Paragraphs : public DocumentFile {
   int64_t place() const override { return first_; }
 
  private:
-  NumberedLines lines_;
+  TextLines lines_;
   std::string line_;
   int64_t first_ = 0;
 };
@@ -283,8 +251,7 @@ absl::StatusOr<std::unique_ptr<DocumentFile>> DocumentFile::Open(const std::stri
     is_json = IsJson(*in);
   }
   if (!is_json && !blank_lines) return nullptr;
-  HADAL_ASSIGN_OR_RETURN(std::unique_ptr<std::istream> in, OpenText(path));
-  NumberedLines lines(path, std::move(in));
+  HADAL_ASSIGN_OR_RETURN(TextLines lines, TextLines::Open(path));
   if (is_json) return std::make_unique<JsonDocuments>(std::move(lines), field);
   return std::make_unique<Paragraphs>(std::move(lines));
 }

@@ -162,7 +162,13 @@ absl::StatusOr<std::span<const float>> FeatureReader::Next() {
   }
   rest_ = rest_.subspan(sizeof(frames) + count * sizeof(float));
   --left_;
+  ++read_;
   return values;
+}
+
+absl::StatusOr<std::span<const float>> FeatureReader::Frames(int64_t number) {
+  while (read_ + 1 < number) HADAL_RETURN_IF_ERROR(Next().status());
+  return Next();
 }
 
 absl::Status FeatureReader::CheckTranscripts() const {

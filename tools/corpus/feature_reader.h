@@ -49,6 +49,8 @@ class FeatureReader {
   // Returns the next utterance, [frames, frame_width]; valid until the next call.
   // Errors: DataLoss with the file; OutOfRange after the last utterance.
   absl::StatusOr<std::span<const float>> Next();
+  // Skips utterances before that of `number`, from 1, and returns it. REQUIRES: ascending numbers.
+  absl::StatusOr<std::span<const float>> Frames(int64_t number);
   // Compares PREFIX.txt with its checksum, if the manifest has that.  Errors: DataLoss with the file.
   absl::Status CheckTranscripts() const;
 
@@ -59,6 +61,7 @@ class FeatureReader {
   std::string prefix_, directory_;
   FeatureManifest manifest_;
   size_t next_shard_ = 0;
+  int64_t read_ = 0;  // utterances
   std::string path_;  // of the mapped shard
   MappedFile file_;
   std::span<const std::byte> rest_;  // of the mapped shard

@@ -174,23 +174,17 @@ class TmxFile : public PairFile {
 
 class JsonLines : public PairFile {
  public:
-  JsonLines(std::string path, std::unique_ptr<std::istream> in, const Direction& direction, bool reversed)
-      : path_(std::move(path)), in_(std::move(in)), direction_(direction), reversed_(reversed) {}
+  JsonLines(TextLines lines, const Direction& direction, bool reversed)
+      : lines_(std::move(lines)), direction_(direction), reversed_(reversed) {}
 
   absl::StatusOr<bool> Next(std::string& source, std::string& target, std::string& invalid) override {
     Side from{.language = direction_.source}, to{.language = direction_.target};
-    if (!ReadLine(*in_, line_)) {
-      if (in_->bad()) return ReadLineError(path_, lines_, line_);
-      if (lines_ > 0 && !matched_) return keys_.Missing(path_, "line", from, to);
-      return false;
-    }
-    const std::string place = absl::StrCat(path_, ":", ++lines_);
-    if (lines_ == 1 && line_.starts_with(kByteOrderMark)) line_.erase(0, sizeof(kByteOrderMark) - 1);
-    invalid.clear();
-    if (const size_t valid = ValidUtf8Prefix(line_); valid < line_.size()) {
-      invalid = absl::StrCat(place, ": not UTF-8 from byte ", valid + 1, " of the line on");
-    } else if (!absl::StripAsciiWhitespace(line_).empty()) {
-      HADAL_RETURN_IF_ERROR(Take(place, from, to, invalid));
+    HADAL_ASSIGN_OR_RETURN(const bool more, lines_.NextUnchecked(line_));
+    if (!more && lines_.lines() > 0 && !matched_) return keys_.Missing(lines_.name(), "line", from, to);
+    if (!more) return false;
+    invalid = lines_.Fault(line_);
+    if (invalid.empty() && !absl::StripAsciiWhitespace(line_).empty()) {
+      HADAL_RETURN_IF_ERROR(Take(lines_.Place(), from, to, invalid));
     }
     source = std::move(from.text);
     target = std::move(to.text);
@@ -232,13 +226,11 @@ class JsonLines : public PairFile {
     return absl::OkStatus();
   }
 
-  const std::string path_;
-  std::unique_ptr<std::istream> in_;
+  TextLines lines_;
   const Direction direction_;
   const bool reversed_;
   LanguagesSeen keys_;
   std::string line_;
-  int64_t lines_ = 0;
   bool matched_ = false;
 };
 
@@ -259,9 +251,12 @@ absl::StatusOr<std::unique_ptr<PairFile>> PairFile::Open(const std::string& path
   const bool is_json =
       absl::StartsWith(text, "{") && absl::StartsWith(absl::StripLeadingAsciiWhitespace(text.substr(1)), "\"");
   if (!is_xml && !is_json) return nullptr;
+  if (is_json) {
+    HADAL_ASSIGN_OR_RETURN(TextLines lines, TextLines::Open(path));
+    return std::make_unique<JsonLines>(std::move(lines), direction, reversed);
+  }
   HADAL_ASSIGN_OR_RETURN(in, OpenText(path));  // from the beginning
-  if (is_xml) return std::make_unique<TmxFile>(path, std::move(in), direction);
-  return std::make_unique<JsonLines>(path, std::move(in), direction, reversed);
+  return std::make_unique<TmxFile>(path, std::move(in), direction);
 }
 
 }  // namespace hadal

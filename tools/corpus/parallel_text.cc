@@ -9,7 +9,6 @@
 #include "runtime/data/unicode_text.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
-#include "runtime/text.h"
 #include "tools/corpus/text_lines.h"
 
 namespace hadal {
@@ -40,47 +39,19 @@ std::string CorpusName(const TextPair& pair) {
   return absl::StrCat(pair.direction.source, "-", pair.direction.target, pair.domain.empty() ? "" : " ", pair.domain);
 }
 
-absl::StatusOr<ParallelReader::Side> ParallelReader::OpenSide(const std::string& path) {
-  HADAL_ASSIGN_OR_RETURN(std::unique_ptr<std::istream> in, OpenText(path));
-  return Side{.path = path, .in = std::move(in)};
-}
-
 absl::StatusOr<ParallelReader> ParallelReader::Open(const TextPair& pair) {
-  std::unique_ptr<DocumentFile> documents;
-  if (pair.source.empty() && !pair.one_file && pair.features.empty()) {
-    HADAL_ASSIGN_OR_RETURN(documents, DocumentFile::Open(pair.target, pair.text_field, pair.blank_lines));
-  }
-  Side target{.path = pair.target};
-  if (documents == nullptr) {
-    HADAL_ASSIGN_OR_RETURN(target, OpenSide(pair.target));
-  }
-  ParallelReader reader(std::move(target));
+  ParallelReader reader;
   reader.pair_ = pair;
-  reader.documents_ = std::move(documents);
   if (pair.one_file) {
     HADAL_ASSIGN_OR_RETURN(reader.pairs_, PairFile::Open(pair.target, pair.direction, pair.reversed));
+  } else if (pair.source.empty() && pair.features.empty()) {
+    HADAL_ASSIGN_OR_RETURN(reader.documents_, DocumentFile::Open(pair.target, pair.text_field, pair.blank_lines));
   } else if (!pair.source.empty()) {
-    HADAL_ASSIGN_OR_RETURN(reader.source_, OpenSide(pair.source));
+    HADAL_ASSIGN_OR_RETURN(reader.source_, TextLines::Open(pair.source));
   }
+  if (reader.pairs_ != nullptr || reader.documents_ != nullptr) return reader;
+  HADAL_ASSIGN_OR_RETURN(reader.target_, TextLines::Open(pair.target));
   return reader;
-}
-
-absl::StatusOr<bool> ParallelReader::NextLine(Side& side, int64_t number, std::string& line) {
-  if (!ReadLine(*side.in, line)) {
-    if (side.in->bad()) return ReadLineError(side.path, number - 1, line);
-    line.clear();
-    return false;
-  }
-  if (number == 1) HADAL_RETURN_IF_ERROR(CheckIsPlainText(side.path, line, *side.in));
-  if (number == 1 && line.starts_with(kByteOrderMark)) {
-    line.erase(0, sizeof(kByteOrderMark) - 1);
-    side.had_byte_order_mark = true;
-  }
-  if (line.ends_with('\r')) {
-    line.pop_back();
-    ++side.carriage_returns;
-  }
-  return true;
 }
 
 absl::Status ParallelReader::SplitColumns(ParallelLine& line) {
@@ -91,7 +62,7 @@ absl::Status ParallelReader::SplitColumns(ParallelLine& line) {
   const size_t tab = whole.find('\t');
   if (tab == std::string::npos) {
     return absl::InvalidArgumentError(absl::StrCat(
-        target_.path, ":", line.number,
+        target_->Place(),
         ": no tab; each line must be a sentence, a tab, and its translation (or the file TMX or JSON Lines)"));
   }
   const size_t next = whole.find('\t', tab + 1);
@@ -106,62 +77,60 @@ absl::Status ParallelReader::SplitColumns(ParallelLine& line) {
 
 std::string ParallelReader::Oddity() const {
   if (2 * quoted_ > lines_) {
-    return absl::StrCat(target_.path, ": in ", quoted_, " of ", lines_,
+    return absl::StrCat(pair_.target, ": in ", quoted_, " of ", lines_,
                         " lines both sides are in double quotes, which stay part of the text; if they are a table's, "
                         "write it without them (Python's csv module with delimiter=\"\\t\" reads it)");
   }
   if (has_header_) {
-    return absl::StrCat(target_.path, ":1 looks like a header, and is kept as a pair; delete that line if it is one");
+    return absl::StrCat(pair_.target, ":1 looks like a header, and is kept as a pair; delete that line if it is one");
   }
   return "";
 }
 
-void ParallelReader::Validate(const Side& side, int64_t number, int column, const std::string& text,
-                              std::string& invalid) {
-  const size_t valid = ValidUtf8Prefix(text);
-  if (valid == text.size() || !invalid.empty()) return;
-  invalid = absl::StrCat(side.path, ":", number, ": not UTF-8 from byte ", valid + 1, " of ",
-                         column == 0 ? "the line" : absl::StrCat("column ", column), " on");
+absl::Status ParallelReader::UnequalCounts(TextLines& longer, const TextLines& shorter) const {
+  std::string line;
+  while (longer.NextUnchecked(line).value_or(false)) continue;
+  return absl::InvalidArgumentError(absl::StrCat(longer.name(), " has ", longer.lines(), " lines, ", shorter.name(),
+                                                 " has ", lines_,
+                                                 "; line n of one must translate line n of the other"));
 }
 
-absl::Status ParallelReader::UnequalCounts(Side& longer, const Side& shorter) {
-  int64_t rest = 1;
-  std::string line;
-  while (ReadLine(*longer.in, line)) ++rest;
-  return absl::InvalidArgumentError(absl::StrCat(longer.path, " has ", lines_ + rest, " lines, ", shorter.path, " has ",
-                                                 lines_, "; line n of one must translate line n of the other"));
+absl::StatusOr<bool> ParallelReader::NextLines(ParallelLine& line) {
+  bool has_source = false;
+  if (source_) {
+    HADAL_ASSIGN_OR_RETURN(has_source, source_->NextUnchecked(line.source));
+  }
+  HADAL_ASSIGN_OR_RETURN(const bool has_target, target_->NextUnchecked(line.target));
+  if (source_ && has_source != has_target) {
+    return has_source ? UnequalCounts(*source_, *target_) : UnequalCounts(*target_, *source_);
+  }
+  if (!has_target) return false;
+  if (source_) {
+    line.invalid = source_->Fault(line.source);
+  } else if (pair_.one_file) {
+    HADAL_RETURN_IF_ERROR(SplitColumns(line));
+    line.invalid = target_->Fault(line.source, pair_.reversed ? 2 : 1);
+  }
+  const int column = !pair_.one_file ? 0 : pair_.reversed ? 1 : 2;
+  if (line.invalid.empty()) line.invalid = target_->Fault(line.target, column);
+  return true;
 }
 
 absl::StatusOr<bool> ParallelReader::Next(ParallelLine& line) {
   line.number = lines_ + 1;
   line.invalid.clear();
   line.has_ids = documents_ != nullptr && documents_->has_ids();
-  bool has_source = false, has_target = false;
+  bool more = false;
   if (pairs_ != nullptr) {
-    HADAL_ASSIGN_OR_RETURN(has_target, pairs_->Next(line.source, line.target, line.invalid));
+    HADAL_ASSIGN_OR_RETURN(more, pairs_->Next(line.source, line.target, line.invalid));
   } else if (documents_ != nullptr) {
-    HADAL_ASSIGN_OR_RETURN(has_target, documents_->Next(line.target, line.invalid));
+    HADAL_ASSIGN_OR_RETURN(more, documents_->Next(line.target, line.invalid));
     line.number = documents_->place();
   } else {
-    if (source_) {
-      HADAL_ASSIGN_OR_RETURN(has_source, NextLine(*source_, line.number, line.source));
-    }
-    HADAL_ASSIGN_OR_RETURN(has_target, NextLine(target_, line.number, line.target));
+    HADAL_ASSIGN_OR_RETURN(more, NextLines(line));
   }
-  if (!has_source && !has_target) return false;
-  if (!has_target) return UnequalCounts(*source_, target_);
-  if (source_ && !has_source) return UnequalCounts(target_, *source_);
+  if (!more) return false;
   ++lines_;
-  const bool columns = pair_.one_file && pairs_ == nullptr;
-  if (columns) HADAL_RETURN_IF_ERROR(SplitColumns(line));
-  if (source_ || columns) {
-    Validate(source_ ? *source_ : target_, line.number,
-             !columns         ? 0
-             : pair_.reversed ? 2
-                              : 1,
-             line.source, line.invalid);
-  }
-  Validate(target_, line.number, !columns ? 0 : pair_.reversed ? 1 : 2, line.target, line.invalid);
   line.empty = (!pair_.source.empty() && IsBlank(line.source)) || IsBlank(line.target);
   return true;
 }

@@ -9,7 +9,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <istream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -21,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/data/language_tags.h"
+#include "tools/corpus/text_lines.h"
 
 namespace hadal {
 
@@ -110,12 +110,16 @@ class ParallelReader {
 
   // Reads the next pair of lines, or for plain text the next line. Returns false at the end. Blocking.
   // Errors: InvalidArgument if one file ends before the other, with both counts, for a line without a tab where
-  // there are columns, and for what CheckIsPlainText, ReadLine and PairFile reject.
+  // there are columns, and for what TextLines and PairFile reject.
   absl::StatusOr<bool> Next(ParallelLine& line);
 
   // Byte order marks and carriage returns removed so far.
-  bool had_byte_order_mark() const { return (source_ && source_->had_byte_order_mark) || target_.had_byte_order_mark; }
-  int64_t carriage_returns() const { return (source_ ? source_->carriage_returns : 0) + target_.carriage_returns; }
+  bool had_byte_order_mark() const {
+    return (source_ && source_->had_byte_order_mark()) || (target_ && target_->had_byte_order_mark());
+  }
+  int64_t carriage_returns() const {
+    return (source_ ? source_->carriage_returns() : 0) + (target_ ? target_->carriage_returns() : 0);
+  }
   // Lines of a file of columns with more than two.
   int64_t more_columns() const { return more_columns_; }
   // Returns a warning with a remedy if a file of columns seems to have a header or quotes, which would become text;
@@ -123,26 +127,16 @@ class ParallelReader {
   std::string Oddity() const;
 
  private:
-  struct Side {
-    std::string path;
-    std::unique_ptr<std::istream> in;
-    bool had_byte_order_mark = false;
-    int64_t carriage_returns = 0;
-  };
-
-  static absl::StatusOr<Side> OpenSide(const std::string& path);
-  static absl::StatusOr<bool> NextLine(Side& side, int64_t number, std::string& line);
+  absl::StatusOr<bool> NextLines(ParallelLine& line);
   absl::Status SplitColumns(ParallelLine& line);
-  // If `text` is not UTF-8, describes that in `invalid`, unless it is already set. `column`: 0 is the whole line.
-  static void Validate(const Side& side, int64_t number, int column, const std::string& text, std::string& invalid);
-  absl::Status UnequalCounts(Side& longer, const Side& shorter);
+  absl::Status UnequalCounts(TextLines& longer, const TextLines& shorter) const;
 
-  explicit ParallelReader(Side target) : target_(std::move(target)) {}
+  ParallelReader() = default;
 
   TextPair pair_;
-  std::optional<Side> source_;               // of two files
-  Side target_;                              // or the one file
-  std::unique_ptr<PairFile> pairs_;          // that file's reader, if it has a format of its own
+  std::optional<TextLines> source_;          // of two files
+  std::optional<TextLines> target_;          // or the one file; neither if it has a format of its own
+  std::unique_ptr<PairFile> pairs_;          // the reader of both sides in one such file
   std::unique_ptr<DocumentFile> documents_;  // plain text's
   int64_t lines_ = 0, more_columns_ = 0, quoted_ = 0;
   bool has_header_ = false;

@@ -36,64 +36,41 @@ std::vector<Split> SplitsOf(const PrepareOptions& options) {
   return splits;
 }
 
-absl::Status CheckFilters(const PrepareOptions& options) {
-  if (options.drop_test_overlap && options.valid.empty() && options.test.empty()) {
-    return absl::InvalidArgumentError(
-        "--drop-test-overlap compares training text with validation and test text; give --valid or --test, or omit it");
-  }
-  if (options.monolingual && options.max_length_ratio) {
-    return absl::InvalidArgumentError("plain text has one side; omit --max-length-ratio");
-  }
-  if (options.features && (options.drop_duplicates || options.drop_test_overlap)) {
-    return absl::InvalidArgumentError(
-        "equal transcripts are of different recordings; omit --drop-duplicates and --drop-test-overlap with "
-        "--features");
+absl::Status CheckOptions(const PrepareOptions& options) {
+  const std::pair<bool, std::string> faults[] = {
+      {options.train.empty(), absl::StrCat("no training ", options.features      ? "features; give --train PREFIX"
+                                                           : options.monolingual ? "text; give --train FILE"
+                                                                                 : "text; give --train SOURCE TARGET")},
+      {options.output.empty(), "no output folder; give --out DIR"},
+      {options.reserved_tags > 0 && options.tags == LanguageTags::kNone,
+       "--reserve-tags reserves ids of language tags, and --tags is none; give --tags"},
+      {options.max_tokens < 1, absl::StrCat("--max-tokens ", options.max_tokens, " is too small; give at least 1")},
+      {options.vocabulary_pairs < 1, absl::StrCat("--vocab-pairs ", options.vocabulary_pairs,
+                                                  " is too small to train a vocabulary; give at least 1")},
+      {options.mask_token && (!options.monolingual || options.features),
+       "--mask-token is for encoders alone, which read plain text; give --monolingual"},
+      {options.tokenizer.empty() && !options.mask_token.value_or("").empty(),
+       absl::StrCat("--mask-token ", options.mask_token.value_or(""),
+                    " names a token of a --tokenizer; give that, or no name")},
+      {options.monolingual && (options.separate || options.source_vocabulary != options.target_vocabulary),
+       "plain text has one side and one vocabulary; omit --separate, --source-vocab and --target-vocab"},
+      {!options.monolingual && (options.block > 0 || !options.tokenizer.empty()),
+       "--block and --tokenizer are for plain text; give --monolingual"},
+      {options.document_mask && options.block == 0, "--document-mask cuts blocks at documents; give --block N"},
+      {options.features && options.block + options.tokenizer.size() > 0,
+       "transcripts are sentences; omit --block and --tokenizer with --features"},
+      {!options.end_token.empty() && options.tokenizer.empty(),
+       "--end-token names a token of a tokenizer.json; give --tokenizer"},
+      {options.drop_test_overlap && options.valid.empty() && options.test.empty(),
+       "--drop-test-overlap compares training text with validation and test text; give --valid or --test, or omit it"},
+      {options.monolingual && options.max_length_ratio, "plain text has one side; omit --max-length-ratio"},
+      {options.features && (options.drop_duplicates || options.drop_test_overlap),
+       "equal transcripts are of different recordings; omit --drop-duplicates and --drop-test-overlap with "
+       "--features"}};
+  for (const auto& [is_fault, text] : faults) {
+    if (is_fault) return absl::InvalidArgumentError(text);
   }
   return absl::OkStatus();
-}
-
-absl::Status CheckOptions(const PrepareOptions& options) {
-  if (options.train.empty()) {
-    return absl::InvalidArgumentError(options.features      ? "no training features; give --train PREFIX"
-                                      : options.monolingual ? "no training text; give --train FILE"
-                                                            : "no training text; give --train SOURCE TARGET");
-  }
-  if (options.output.empty()) return absl::InvalidArgumentError("no output folder; give --out DIR");
-  if (options.reserved_tags > 0 && options.tags == LanguageTags::kNone) {
-    return absl::InvalidArgumentError("--reserve-tags reserves ids of language tags, and --tags is none; give --tags");
-  }
-  if (options.max_tokens < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--max-tokens ", options.max_tokens, " is too small; give at least 1"));
-  }
-  if (options.vocabulary_pairs < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("--vocab-pairs ", options.vocabulary_pairs,
-                                                   " is too small to train a vocabulary; give at least 1"));
-  }
-  if (options.mask_token && (!options.monolingual || options.features)) {
-    return absl::InvalidArgumentError("--mask-token is for encoders alone, which read plain text; give --monolingual");
-  }
-  if (options.tokenizer.empty() && !options.mask_token.value_or("").empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--mask-token ", *options.mask_token, " names a token of a --tokenizer; give that, or no name"));
-  }
-  if (options.monolingual && (options.separate || options.source_vocabulary != options.target_vocabulary)) {
-    return absl::InvalidArgumentError(
-        "plain text has one side and one vocabulary; omit --separate, --source-vocab and --target-vocab");
-  }
-  if (!options.monolingual && (options.block > 0 || !options.tokenizer.empty())) {
-    return absl::InvalidArgumentError("--block and --tokenizer are for plain text; give --monolingual");
-  }
-  if (options.document_mask && options.block == 0) {
-    return absl::InvalidArgumentError("--document-mask cuts blocks at documents; give --block N");
-  }
-  if (options.features && options.block + options.tokenizer.size() > 0) {
-    return absl::InvalidArgumentError("transcripts are sentences; omit --block and --tokenizer with --features");
-  }
-  if (!options.end_token.empty() && options.tokenizer.empty()) {
-    return absl::InvalidArgumentError("--end-token names a token of a tokenizer.json; give --tokenizer");
-  }
-  return CheckFilters(options);
 }
 
 // Reads all features once: a model needs the same kind everywhere.

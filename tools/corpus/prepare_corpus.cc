@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -130,30 +129,6 @@ absl::StatusOr<bool> KeepTokens(const std::string& place, const Sample& sample, 
   ++skipped.high_ratio;
   return false;
 }
-
-// The features of a split's utterances, in order.
-class SplitFrames {
- public:
-  explicit SplitFrames(const Split& split) : split_(split) {}
-
-  // Returns the frames of line `number` of a pair; valid until the next call. REQUIRES: calls in order.
-  absl::StatusOr<std::span<const float>> Of(size_t pair, int64_t number) {
-    if (pair != pair_) {
-      HADAL_ASSIGN_OR_RETURN(reader_, FeatureReader::Open(split_.pairs[pair].features));
-      pair_ = pair;
-      read_ = 0;
-    }
-    for (; read_ + 1 < number; ++read_) HADAL_RETURN_IF_ERROR(reader_->Next().status());
-    ++read_;
-    return reader_->Next();
-  }
-
- private:
-  const Split& split_;
-  std::optional<FeatureReader> reader_;
-  size_t pair_ = std::numeric_limits<size_t>::max();
-  int64_t read_ = 0;
-};
 
 // Of the first features; a frame width of 0 for text.
 absl::StatusOr<FeatureManifest> FeaturesOf(const Split& split, const PrepareOptions& options) {
@@ -314,7 +289,8 @@ absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions
   SplitSurvey again;
   LineEncoder lines(options.monolingual ? nullptr : &source.vocabulary, target.vocabulary, codec, options.threads,
                     split.pairs, special.mask >= 0);
-  SplitFrames frames(split);
+  std::optional<FeatureReader> frames;
+  size_t frames_of = split.pairs.size();
   BlockCutter blocks(form, writer);
   const auto write = [&]() -> absl::Status {
     HADAL_ASSIGN_OR_RETURN(const std::span<EncodedLine> encoded, lines.Encode());
@@ -333,7 +309,10 @@ absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions
       SampleView sample = line.sample.view();
       sample.frame_width = features.frame_width;
       if (features.frame_width > 0) {
-        HADAL_ASSIGN_OR_RETURN(sample.frames, frames.Of(text, line.number));
+        if (std::exchange(frames_of, text) != text) {
+          HADAL_ASSIGN_OR_RETURN(frames, FeatureReader::Open(pair.features));
+        }
+        HADAL_ASSIGN_OR_RETURN(sample.frames, frames->Frames(line.number));
       }
       HADAL_RETURN_IF_ERROR(writer.Add(sample));
     }

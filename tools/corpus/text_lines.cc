@@ -27,7 +27,7 @@ namespace {
 // zlib passes a file that is not compressed with gzip on as it is; if that begins as zstd's do, it goes through zstd.
 class DecompressingBuffer : public std::streambuf {
  public:
-  explicit DecompressingBuffer(int file) : file_(gzdopen(file, "rb")) {}
+  explicit DecompressingBuffer(int file) : descriptor_(file), file_(gzdopen(file, "rb")) {}
   ~DecompressingBuffer() override { gzclose(file_); }
 
  protected:
@@ -49,9 +49,22 @@ class DecompressingBuffer : public std::streambuf {
  private:
   static constexpr std::string_view kZstdMagic = "\x28\xB5\x2F\xFD";
 
-  // Fills buffer_ from the file; 0 at its end.
+  // Whether the file is a pipe of uncompressed text. Waits for its first byte.
+  bool IsPlainPipe() const {
+    int copy[2];
+    char byte = '\x1F';
+    if (pipe2(copy, O_CLOEXEC) != 0) return false;
+    const bool is_pipe = tee(descriptor_, copy[1], 1, 0) == 1 && read(copy[0], &byte, 1) == 1;
+    for (const int end : copy) close(end);
+    return is_pipe && byte != '\x1F';  // gzip's first
+  }
+
+  // Fills buffer_ from the file, or reads what a plain pipe has, for which gzread would wait; 0 at the end.
   size_t Read() {
-    const int bytes = gzread(file_, buffer_.data(), static_cast<unsigned>(buffer_.size()));
+    if (first_) plain_pipe_ = IsPlainPipe();
+    const auto size = static_cast<unsigned>(buffer_.size());
+    const int bytes =
+        plain_pipe_ ? static_cast<int>(read(descriptor_, buffer_.data(), size)) : gzread(file_, buffer_.data(), size);
     int error = Z_OK;
     const char* message = gzerror(file_, &error);
     if (bytes < 0 || (bytes == 0 && error != Z_OK)) throw std::ios_base::failure(message);
@@ -76,9 +89,10 @@ class DecompressingBuffer : public std::streambuf {
     }
   }
 
+  int descriptor_;
   gzFile file_;
   std::array<char, size_t{1} << 16> buffer_;
-  bool first_ = true, within_frame_ = false;
+  bool first_ = true, plain_pipe_ = false, within_frame_ = false;
   std::unique_ptr<ZSTD_DCtx, decltype(&ZSTD_freeDCtx)> zstd_{nullptr, ZSTD_freeDCtx};
   std::string packed_;       // what was read last of a file of zstd's, and
   ZSTD_inBuffer rest_ = {};  // the part of it that is not decompressed
@@ -187,21 +201,46 @@ int64_t TextBytes(std::span<const std::string> paths) {
   return bytes;
 }
 
-absl::StatusOr<bool> TextLines::Next(std::string& line) {
-  if (!ReadLine(in_, line)) {
-    if (in_.bad()) return ReadLineError(name_, lines_, line);
+absl::StatusOr<TextLines> TextLines::Open(const std::string& path, ByteOrderMark mark) {
+  HADAL_ASSIGN_OR_RETURN(std::unique_ptr<std::istream> in, OpenText(path));
+  TextLines lines(*in, path, mark);
+  lines.own_ = std::move(in);
+  return lines;
+}
+
+absl::StatusOr<bool> TextLines::NextUnchecked(std::string& line) {
+  if (!ReadLine(*in_, line)) {
+    if (in_->bad()) return ReadLineError(name_, lines_, line);
     return false;
   }
   ++lines_;
-  if (lines_ == 1) HADAL_RETURN_IF_ERROR(CheckIsPlainText(name_, line, in_));
-  const bool marked = lines_ == 1 && mark_ == ByteOrderMark::kRemoved && line.starts_with(kByteOrderMark);
-  if (marked) line.erase(0, sizeof(kByteOrderMark) - 1);
-  if (line.ends_with('\r')) line.pop_back();
-  const size_t valid = ValidUtf8Prefix(line);
-  if (valid == line.size()) return true;
-  return absl::InvalidArgumentError(absl::StrCat(name_, ":", lines_, ": not UTF-8 from byte ", valid + 1,
-                                                 " of the line on; convert it, for example with iconv"));
+  if (lines_ == 1) HADAL_RETURN_IF_ERROR(CheckIsPlainText(name_, line, *in_));
+  if (lines_ == 1 && mark_ == ByteOrderMark::kRemoved && line.starts_with(kByteOrderMark)) {
+    line.erase(0, sizeof(kByteOrderMark) - 1);
+    had_byte_order_mark_ = true;
+  }
+  if (line.ends_with('\r')) {
+    line.pop_back();
+    ++carriage_returns_;
+  }
+  return true;
 }
+
+absl::StatusOr<bool> TextLines::Next(std::string& line) {
+  HADAL_ASSIGN_OR_RETURN(const bool more, NextUnchecked(line));
+  const std::string fault = more ? Fault(line) : "";
+  if (fault.empty()) return more;
+  return absl::InvalidArgumentError(absl::StrCat(fault, "; convert it, for example with iconv"));
+}
+
+std::string TextLines::Fault(std::string_view text, int column) const {
+  const size_t valid = ValidUtf8Prefix(text);
+  if (valid == text.size()) return "";
+  return absl::StrCat(Place(), ": not UTF-8 from byte ", valid + 1, " of ",
+                      column == 0 ? "the line" : absl::StrCat("column ", column), " on");
+}
+
+std::string TextLines::Place() const { return absl::StrCat(name_, ":", lines_); }
 
 std::string TokenListsToBytes(const TokenLists& lists) {
   std::string bytes;

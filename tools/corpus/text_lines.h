@@ -46,20 +46,34 @@ class TextLines {
  public:
   // `name`: the stream's name in errors. `in` must outlive the object.
   TextLines(std::istream& in, std::string name, ByteOrderMark mark = ByteOrderMark::kRemoved)
-      : in_(in), name_(std::move(name)), mark_(mark) {}
+      : in_(&in), name_(std::move(name)), mark_(mark) {}
+  // The lines of a file, a pipe or a terminal. Errors: those of OpenText.
+  static absl::StatusOr<TextLines> Open(const std::string& path, ByteOrderMark mark = ByteOrderMark::kRemoved);
 
   // Reads the next line; returns false at the end. Blocking.
   // Errors: InvalidArgument for a line that is not UTF-8, with its number, for a stream that is bad(), for a line of
   // more than kMostLineBytes (runtime/text.h), and for what CheckIsPlainText rejects.
   absl::StatusOr<bool> Next(std::string& line);
-  // Number of lines read so far.
+  // As Next, but returns a line that is not UTF-8, too.
+  absl::StatusOr<bool> NextUnchecked(std::string& line);
+  // "NAME:LINE: not UTF-8 from byte …", or "" if `text` of the last line is UTF-8. `column`: 0 is the whole line.
+  std::string Fault(std::string_view text, int column = 0) const;
+
+  const std::string& name() const { return name_; }
+  // Number of lines read so far, and the place of the last one, "NAME:LINE".
   int64_t lines() const { return lines_; }
+  std::string Place() const;
+  // What was removed so far.
+  bool had_byte_order_mark() const { return had_byte_order_mark_; }
+  int64_t carriage_returns() const { return carriage_returns_; }
 
  private:
-  std::istream& in_;
+  std::unique_ptr<std::istream> own_;  // null: another object's
+  std::istream* in_;
   std::string name_;
   ByteOrderMark mark_;
-  int64_t lines_ = 0;
+  bool had_byte_order_mark_ = false;
+  int64_t lines_ = 0, carriage_returns_ = 0;
 };
 
 // Serialises lists of token ids, so that rank 0 can tokenise a text and broadcast the ids. All ranks run one binary.

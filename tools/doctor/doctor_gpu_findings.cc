@@ -1,6 +1,7 @@
 #include "tools/doctor/doctor_findings.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -42,28 +43,37 @@ class GpuComparison {
     return [this](int rank) { return Has(rank); };
   }
 
+  // Reports what `text` says of each rank, once for all ranks with the same text; "": nothing.
+  void Group(const std::function<std::pair<Severity, std::string>(const DoctorFacts&)>& text) {
+    std::map<std::pair<Severity, std::string>, std::vector<int>> by_text;
+    for (const DoctorFacts& facts : ranks_) by_text[text(facts)].push_back(facts.rank);
+    for (auto& [what, ranks] : by_text) {
+      if (!what.second.empty()) comparison_.Add(what.first, std::move(ranks), what.second);
+    }
+  }
+  // `prefix` and each rank's `value`, where it has one.
+  void Group(Severity severity, const char* prefix, std::string GpuFacts::*value, const char* suffix = "") {
+    Group([&](const DoctorFacts& facts) -> std::pair<Severity, std::string> {
+      const std::string& found = facts.gpu.*value;
+      return {severity, found.empty() ? "" : absl::StrCat(prefix, found, suffix)};
+    });
+  }
+
   // Ranks without a GPU, by reason.
   void None() {
-    RanksByText without;
-    for (const DoctorFacts& facts : ranks_) {
-      if (facts.gpu.asked && !facts.gpu.found()) without[facts.gpu.why_none].push_back(facts.rank);
-    }
-    for (auto& [why, ranks] : without) {
-      const GpuFacts& one = ranks_[ranks[0]].gpu;
+    Group([&](const DoctorFacts& facts) -> std::pair<Severity, std::string> {
+      const GpuFacts& gpu = facts.gpu;
+      if (!gpu.asked || gpu.found()) return {};
       if (found_ > 0) {
-        comparison_.Add(Severity::kBad, std::move(ranks),
-                        absl::StrCat("no GPU, although other ranks have one: ", why,
-                                     ". Check the node (nvidia-smi, dmesg), and exclude it until it is repaired."));
-      } else if (one.required) {
-        comparison_.Add(Severity::kBad, std::move(ranks),
-                        absl::StrCat("no GPU, but --device cuda requires one: ", why));
-      } else if (one.absent) {
-        comparison_.Add(Severity::kNote, std::move(ranks), absl::StrCat("no GPU: ", why));
-      } else {
-        comparison_.Add(Severity::kWarning, std::move(ranks),
-                        absl::StrCat("the GPU cannot be used, so training would run on the CPU: ", why));
+        return {Severity::kBad,
+                absl::StrCat("no GPU, although other ranks have one: ", gpu.why_none,
+                             ". Check the node (nvidia-smi, dmesg), and exclude it until it is repaired.")};
       }
-    }
+      if (gpu.required) return {Severity::kBad, absl::StrCat("no GPU, but --device cuda requires one: ", gpu.why_none)};
+      if (gpu.absent) return {Severity::kNote, absl::StrCat("no GPU: ", gpu.why_none)};
+      return {Severity::kWarning,
+              absl::StrCat("the GPU cannot be used, so training would run on the CPU: ", gpu.why_none)};
+    });
   }
 
   // Two processes on one GPU: the same device, or the same address on the same host (parts of one).
@@ -104,45 +114,29 @@ class GpuComparison {
   }
 
   void Drivers() {
-    RanksByText old;
-    for (const DoctorFacts& facts : ranks_) {
+    Group([](const DoctorFacts& facts) -> std::pair<Severity, std::string> {
       const cuda::CudaFacts& device = facts.gpu.device;
-      if (!facts.gpu.found() || device.driver >= device.runtime) continue;
-      old[absl::StrCat(
-              "the driver supports CUDA ", CudaVersionText(device.driver), ", older than this program's ",
-              CudaVersionText(device.runtime),
-              ": it runs by minor-version compatibility, which GPUs newer than the program's kernels do not have. "
-              "Update the driver.")]
-          .push_back(facts.rank);
-    }
-    for (auto& [text, ranks] : old) comparison_.Add(Severity::kWarning, std::move(ranks), text);
+      if (!facts.gpu.found() || device.driver >= device.runtime) return {};
+      return {Severity::kWarning,
+              absl::StrCat(
+                  "the driver supports CUDA ", CudaVersionText(device.driver), ", older than this program's ",
+                  CudaVersionText(device.runtime),
+                  ": it runs by minor-version compatibility, which GPUs newer than the program's kernels do not have. "
+                  "Update the driver.")};
+    });
   }
 
   void Nccl(bool shared) {
-    RanksByText set;
-    for (const DoctorFacts& facts : ranks_) {
-      if (facts.gpu.found() && !facts.gpu.nccl_variables.empty()) set[facts.gpu.nccl_variables].push_back(facts.rank);
-    }
-    for (auto& [variables, ranks] : set) {
-      comparison_.Add(Severity::kNote, std::move(ranks), absl::StrCat("NCCL variables are set: ", variables));
-    }
+    Group(Severity::kNote, "NCCL variables are set: ", &GpuFacts::nccl_variables);
     if (ranks_.size() < 2 || shared || found_ < static_cast<int>(ranks_.size()))
       return;  // messages go through the host
-    RanksByText refused, without;
-    for (const DoctorFacts& facts : ranks_) {
-      if (!facts.gpu.nccl_refusal.empty()) refused[facts.gpu.nccl_refusal].push_back(facts.rank);
-    }
-    for (auto& [why, ranks] : refused) {
-      comparison_.Add(Severity::kBad, std::move(ranks), absl::StrCat("runs over NCCL are refused: ", why, "."));
-    }
-    for (const DoctorFacts& facts : ranks_) {
-      if (facts.gpu.nccl == 0) without[facts.gpu.why_no_nccl].push_back(facts.rank);
-    }
-    for (auto& [why, ranks] : without) {
-      comparison_.Add(
-          Severity::kWarning, std::move(ranks),
-          absl::StrCat("no NCCL, although each rank has its own GPU, so all messages go through the host: ", why));
-    }
+    Group(Severity::kBad, "runs over NCCL are refused: ", &GpuFacts::nccl_refusal, ".");
+    Group([](const DoctorFacts& facts) -> std::pair<Severity, std::string> {
+      if (facts.gpu.nccl != 0) return {};
+      return {Severity::kWarning,
+              absl::StrCat("no NCCL, although each rank has its own GPU, so all messages go through the host: ",
+                           facts.gpu.why_no_nccl)};
+    });
     comparison_.Majority(
         Severity::kWarning, "NCCL", [](const DoctorFacts& f) { return LibraryVersionText(f.gpu.nccl); },
         [this](int rank) { return ranks_[rank].gpu.nccl != 0; },

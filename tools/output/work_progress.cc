@@ -41,26 +41,6 @@ bool UnicodeExpected() {
 
 constexpr int kBarColumns = 16;
 
-const char* Escape(Ink ink) {
-  switch (ink) {
-    case Ink::kDim:
-      return "\033[2m";
-    case Ink::kBold:
-      return "\033[1m";
-    case Ink::kGood:
-      return "\033[32m";
-    case Ink::kBad:
-      return "\033[31m";
-    case Ink::kEncoder:
-      return "\033[36m";
-    case Ink::kDecoder:
-      return "\033[34m";
-    case Ink::kPlain:
-      break;
-  }
-  return "";
-}
-
 std::string Bar(double share, bool unicode) {
   const int filled = static_cast<int>(share * kBarColumns);
   std::string bar;
@@ -110,7 +90,7 @@ TerminalStyle DetectTerminal(int file_descriptor) {
 
 std::string Paint(std::string_view text, Ink ink, bool color) {
   if (!color || ink == Ink::kPlain || text.empty()) return std::string(text);
-  return absl::StrCat(Escape(ink), absl::string_view(text.data(), text.size()), "\033[0m");
+  return absl::StrCat("\033[", static_cast<int>(ink), "m", absl::string_view(text.data(), text.size()), "\033[0m");
 }
 
 int DisplayWidth(std::string_view text) {

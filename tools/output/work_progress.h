@@ -44,7 +44,8 @@ TerminalStyle DetectTerminal(int file_descriptor);
 int TerminalColumns(int file_descriptor);
 
 // Colours of the progress line.
-enum class Ink { kPlain, kDim, kBold, kGood, kBad, kEncoder, kDecoder };
+// By the codes of ANSI terminals.
+enum class Ink { kPlain = 0, kBold = 1, kDim = 2, kBad = 31, kGood = 32, kDecoder = 34, kEncoder = 36 };
 
 // `text` in the ink's colour if `color`, else unchanged.
 std::string Paint(std::string_view text, Ink ink, bool color);

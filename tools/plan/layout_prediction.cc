@@ -51,9 +51,9 @@ struct RoundPieces {
 };
 RoundPieces PiecesOfARound(const GridShape& grid, int devices_per_node) {
   const ReplicaBlocks blocks{.replicas = grid.replicas};
-  const int near = NearReplicas(grid, devices_per_node), in_block = blocks.end(0);
+  const int near = NearReplicas(grid, devices_per_node), in_block = blocks.size();
   const double relayed = static_cast<double>(grid.replicas) / in_block;  // owners for which a rank is the relay
-  const int near_blocks = std::max(near / ReplicaBlocks::kReplicas, 1);
+  const int near_blocks = std::max(near / in_block, 1);
   const int near_in_block = std::min(near, in_block);
   return {.near = relayed * (near_in_block - 1) + near_blocks - 1,
           .far = relayed * (in_block - near_in_block) + blocks.count() - near_blocks};
@@ -134,16 +134,16 @@ class Prediction {
       costs.backward_seconds.push_back(Sum(g, &SublayerSeconds::recompute) + Sum(g, &SublayerSeconds::backward));
       costs.weight_seconds.push_back(kWeightShare * Sum(g, &SublayerSeconds::backward));
       if (g + 1 == chunks) continue;
-      double bytes = 0;
+      int64_t bytes[2] = {};  // of values, of gradients
       for (const Edge& edge : EdgesInFrontOf(model_, pipeline_, g + 1)) {
-        // A replay has one cost for both directions: their mean.
-        for (const bool gradients : {false, true}) {
-          bytes += 0.5 * static_cast<double>(EdgeBytes(edge, gradients, pipeline_.capacity, model_.options.d_model));
-        }
+        for (const bool gradients : {false, true})
+          bytes[gradients] += EdgeBytes(edge, gradients, pipeline_.capacity, model_.options.d_model);
       }
       const LinkRate link = machine_.costs.Link(
           LeavesNode(pipeline_.grid, pipeline_.shape.RankOf(g), pipeline_.shape.RankOf(g + 1), machine_));
-      costs.links.push_back({.held_seconds = link.HeldSeconds(bytes), .latency_seconds = link.latency_seconds});
+      costs.links.push_back({.held_seconds = link.HeldSeconds(static_cast<double>(bytes[0])),
+                             .latency_seconds = link.latency_seconds,
+                             .backward_held_seconds = link.HeldSeconds(static_cast<double>(bytes[1]))});
     }
     return costs;
   }

@@ -45,7 +45,9 @@ void AddReplay(const PlanReport& report, OrderedJson& json) {
   json["gap_seconds"] = report.prediction->costs.gap_seconds;
   json["calls"] = report.prediction->calls;
   for (const LinkCost& link : report.prediction->costs.links) {
-    json["links"].push_back({{"held_seconds", link.held_seconds}, {"latency_seconds", link.latency_seconds}});
+    json["links"].push_back({{"held_seconds", link.held_seconds},
+                             {"latency_seconds", link.latency_seconds},
+                             {"backward_held_seconds", *link.backward_held_seconds}});
   }
 }
 

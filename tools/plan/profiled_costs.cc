@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "kernels/orthogonalize.h"
 #include "layers/model_fields.h"
 #include "runtime/status_macros.h"
@@ -124,37 +125,28 @@ absl::StatusOr<config::Profile> LoadProfile(const std::string& file) {
 absl::StatusOr<std::unique_ptr<StepCosts>> MakeProfiledCosts(const config::Profile& profile, const ModelOptions& model,
                                                              const std::optional<Machine>& machine) {
   const config::ProfiledModel& measured = profile.model();
+  const auto text = [](int64_t number) { return absl::StrCat(number); };
   const struct {
     const char* name;
-    int64_t measured, asked;
-  } fields[] = {
-      {"d_model", measured.d_model(), model.d_model},
-      {"d_ff", measured.d_ff(), model.d_ff},
-      {"heads", measured.heads(), model.heads},
-      {"source vocabulary", measured.source_vocabulary(), model.source_vocabulary},
-      {"target vocabulary", measured.target_vocabulary(), model.target_vocabulary},
-      {"residual streams", measured.residual_streams(),
-       std::max(model.encoder.residual_streams, model.decoder.residual_streams)},
-      {"frame_width", measured.frame_width(), model.frame_width},
-      {"front_end_channels", measured.front_end_channels(), model.reads_speech() ? model.front_end_channels : 0}};
+    std::string measured, asked;
+  } fields[] = {{"d_model ", text(measured.d_model()), text(model.d_model)},
+                {"d_ff ", text(measured.d_ff()), text(model.d_ff)},
+                {"heads ", text(measured.heads()), text(model.heads)},
+                {"source vocabulary ", text(measured.source_vocabulary()), text(model.source_vocabulary)},
+                {"target vocabulary ", text(measured.target_vocabulary()), text(model.target_vocabulary)},
+                {"residual streams ", text(measured.residual_streams()),
+                 text(std::max(model.encoder.residual_streams, model.decoder.residual_streams))},
+                {"frame_width ", text(measured.frame_width()), text(model.frame_width)},
+                {"front_end_channels ", text(measured.front_end_channels()),
+                 text(model.reads_speech() ? model.front_end_channels : 0)},
+                {"", measured.block(), BlockText(model.block)},
+                {"residual_mixing ", measured.residual_mixing(), ResidualMixing(model)},
+                {"model.adaptive_cutoffs ", absl::StrCat("[", absl::StrJoin(measured.adaptive_cutoffs(), ", "), "]"),
+                 absl::StrCat("[", absl::StrJoin(model.adaptive_cutoffs.span(), ", "), "]")}};
   for (const auto& field : fields) {
     if (field.measured == field.asked) continue;
-    return absl::InvalidArgumentError(absl::StrCat("the profile was measured with ", field.name, " ", field.measured,
+    return absl::InvalidArgumentError(absl::StrCat("the profile was measured with ", field.name, field.measured,
                                                    ", this model has ", field.asked, "; measure it with this model"));
-  }
-  if (measured.block() != BlockText(model.block)) {
-    return absl::InvalidArgumentError(absl::StrCat("the profile was measured with ", measured.block(),
-                                                   ", this model has ", BlockText(model.block),
-                                                   "; measure it with this model"));
-  }
-  if (measured.residual_mixing() != ResidualMixing(model)) {
-    return absl::InvalidArgumentError(absl::StrCat("the profile was measured with residual_mixing \"",
-                                                   measured.residual_mixing(), "\", this model has \"",
-                                                   ResidualMixing(model), "\"; measure it with this model"));
-  }
-  if (!std::ranges::equal(measured.adaptive_cutoffs(), model.adaptive_cutoffs.span())) {
-    return absl::InvalidArgumentError(
-        "the profile was measured with other model.adaptive_cutoffs; measure it with this model");
   }
   return std::make_unique<ProfiledCosts>(profile, machine);
 }

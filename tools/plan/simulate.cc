@@ -50,10 +50,13 @@ std::vector<LinkCost> LinkCosts(const SimulateOptions& options) {
   std::vector<LinkCost> links;
   for (int border = 0; border + 1 < options.shape.global_chunks(); ++border) {
     const double bytes = options.message_bytes.empty() ? 0 : options.message_bytes[border];
+    const double gradients = options.gradient_bytes.empty() ? bytes : options.gradient_bytes[border];
     const bool leaves = LeavesNode(options, options.shape.RankOf(border), options.shape.RankOf(border + 1));
     const LinkSpeed& link = leaves ? options.node_link : options.link;
-    links.push_back({.held_seconds = HeldSeconds(link, bytes) * (leaves ? options.pipelines_per_node : 1),
-                     .latency_seconds = link.latency_seconds});
+    const int sharing = leaves ? options.pipelines_per_node : 1;
+    links.push_back({.held_seconds = HeldSeconds(link, bytes) * sharing,
+                     .latency_seconds = link.latency_seconds,
+                     .backward_held_seconds = HeldSeconds(link, gradients) * sharing});
   }
   return links;
 }
@@ -244,12 +247,17 @@ absl::StatusOr<SimulateOptions> SimulateOptionsFromPlan(const std::string& json,
     options.backward_seconds.push_back(chunk["backward_seconds"].get<double>());
     if (IsNumber(chunk, "weight_seconds")) options.weight_seconds.push_back(chunk["weight_seconds"].get<double>());
     options.message_bytes.push_back(NumberOr0(chunk, "border_bytes"));
+    if (IsNumber(chunk, "gradient_bytes")) options.gradient_bytes.push_back(chunk["gradient_bytes"].get<double>());
   }
-  if (!options.message_bytes.empty()) options.message_bytes.pop_back();  // the last chunk has no border after it
+  for (std::vector<double>* bytes : {&options.message_bytes, &options.gradient_bytes}) {
+    if (!bytes->empty()) bytes->pop_back();  // the last chunk has no border after it
+  }
   if (!IsList(plan, "links")) return options;
   for (const nlohmann::json& link : plan["links"]) {
     options.links.push_back(
         {.held_seconds = NumberOr0(link, "held_seconds"), .latency_seconds = NumberOr0(link, "latency_seconds")});
+    if (IsNumber(link, "backward_held_seconds"))
+      options.links.back().backward_held_seconds = link["backward_held_seconds"].get<double>();
   }
   return options;
 }

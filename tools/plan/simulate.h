@@ -50,6 +50,7 @@ struct SimulateOptions {
   std::vector<double> backward_seconds;  // [G]
   std::vector<double> weight_seconds;    // [G] as ReplayCosts, or empty
   std::vector<double> message_bytes;     // [G - 1], or empty
+  std::vector<double> gradient_bytes;    // [G - 1] of messages with gradients; empty: message_bytes
   double gap_seconds = 0;                // host time to launch each forward and backward
   std::vector<SlowRank> slow_ranks;
   std::vector<LinkCost> links;  // [G - 1] a plan's; empty: from the messages and the speeds below

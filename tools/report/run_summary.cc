@@ -285,8 +285,8 @@ absl::StatusOr<RunPrediction> PredictRun(const RunRecord& run, const RunSummary&
     prediction.measured_bytes = std::max(prediction.measured_bytes, memory.held_bytes);
   }
   const double full = summary.tokens / prediction.layout.TargetTokens();
-  prediction.utilisation =
-      full * StepOperations(plan.model, options.train.batch) / (costs->peak_flops() * run.ranks * summary.step_seconds);
+  prediction.model_tflops = 1e-12 * full * StepOperations(plan.model, options.train.batch) / summary.step_seconds;
+  prediction.utilisation = 1e12 * prediction.model_tflops / (costs->peak_flops() * run.ranks);
   HADAL_ASSIGN_OR_RETURN(const std::vector<SublayerSeconds> seconds, SecondsOf(plan.model, plan.pipeline, *costs));
   double all = 0;
   for (const SublayerSeconds& sublayer : seconds) all += sublayer.sum() * options.train.batch.micro_batches;

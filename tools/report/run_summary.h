@@ -115,10 +115,9 @@ struct RunPrediction {
   int64_t predicted_bytes = 0;  // memory of the rank that needs the most
   int64_t measured_bytes = 0;   // the same, as measured; 0: not recorded
   double measured_seconds = 0;  // per step
-  // Operations of the model per second and rank, without recomputation, as a share of the peak of a rank's matrix
-  // products (StepCosts::peak_flops).
-  double utilisation = 0;
-  double roofline_share = 0;  // of the measured step: the predicted cost of all sublayers, spread over the ranks
+  double model_tflops = 0;      // TFLOP/s of all ranks: operations of the model, without recomputation
+  double utilisation = 0;       // the same as a share of the ranks' peak in matrix products (StepCosts::peak_flops)
+  double roofline_share = 0;    // of the measured step: the predicted cost of all sublayers, spread over the ranks
   // [S] per step at full speed: a profile's seconds divided by the ratio of the run's threads to the profile's.
   std::vector<ComputeCosts> compute;
 

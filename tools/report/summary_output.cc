@@ -152,6 +152,7 @@ OrderedJson PredictionToJson(const RunPrediction& prediction) {
           {"step_error", prediction.StepError()},
           {"predicted_bytes", prediction.predicted_bytes},
           {"measured_bytes", prediction.measured_bytes},
+          {"model_tflops_per_second", prediction.model_tflops},
           {"utilisation", prediction.utilisation},
           {"roofline_share", prediction.roofline_share}};
 }

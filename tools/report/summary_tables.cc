@@ -188,11 +188,12 @@ SummaryTable PredictionsTable(const Summary& summary) {
   SummaryTable table{.name = "predictions",
                      .title = "Predicted and measured",
                      .columns = {"run", "step predicted (ms)", "measured (ms)", "error", "memory predicted (MiB)",
-                                 "measured (MiB)", "MFU", "share of roofline"}};
+                                 "measured (MiB)", "model TFLOP/s", "MFU", "share of roofline"}};
   for (size_t i = 0; i < summary.predictions.size(); ++i) {
     const RunPrediction& prediction = summary.predictions[i];
     table.note = absl::StrCat(
-        "MFU: operations of the model, without recomputation, over what matrix products alone reach; share of "
+        "model TFLOP/s: operations of the model, without recomputation; MFU: over what matrix products alone reach; "
+        "share of "
         "roofline: what the predicted costs of all sublayers, spread evenly over the ranks, take of the measured step. "
         "Costs: ",
         prediction.costs, ".");
@@ -202,6 +203,7 @@ SummaryTable PredictionsTable(const Summary& summary) {
                           SignedPercentCell(prediction.StepError()),
                           MebibyteCell(prediction.predicted_bytes),
                           MebibyteCell(prediction.measured_bytes),
+                          {absl::StrFormat("%.4g", prediction.model_tflops), prediction.model_tflops},
                           PercentCell(prediction.utilisation),
                           PercentCell(prediction.roofline_share)});
   }

@@ -24,7 +24,7 @@ namespace {
 template <typename Facts>
 auto Fields(Facts& f) {
   return std::tuple_cat(std::tie(f.command, f.config_text, f.train.contents, f.train.files, f.validation.contents,
-                                 f.validation.files, f.plan, f.relu_masks, f.resume, f.predecessor),
+                                 f.validation.files, f.plan, f.relu_masks, f.sum_groups, f.resume, f.predecessor),
                         DeviceFacts::Fields(f.device));
 }
 

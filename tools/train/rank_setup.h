@@ -12,6 +12,7 @@
 // Threads: pure functions.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,6 +44,7 @@ struct RankSetup {
   // Rank 0's decisions for all ranks; empty on the others.
   std::string plan;         // ModelPlan::Serialize
   bool relu_masks = true;   // ModelPlan::relu_masks, for bf16
+  int32_t sum_groups = 1;   // BatchOptions::sum_groups (resume.h)
   std::string resume;       // effective --resume of this attempt (resume.h)
   std::string predecessor;  // the attempt that last owned the run directory; empty: none
 };

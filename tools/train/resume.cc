@@ -17,6 +17,7 @@
 #include "pipeline/checkpoint/checkpoint_reader.h"
 #include "pipeline/checkpoint/deepening.h"
 #include "pipeline/checkpoint/model_settings.h"
+#include "pipeline/layout/sum_tree.h"
 #include "runtime/data/corpus_manifest.h"
 #include "runtime/data/input_kind.h"
 #include "runtime/files.h"
@@ -99,6 +100,12 @@ absl::Status CheckOrder(const FoundCheckpoint& found, const config::RunConfig& b
                    "their beginning."));
 }
 
+// An older hadal added up to 3 replicas as now, and more in another order: 0.
+void SetSumGroups(config::RunConfig& before) {
+  if (before.batch().has_sum_groups()) return;
+  before.mutable_batch()->set_sum_groups(before.pipeline().replicas() <= 3 ? before.pipeline().replicas() : 0);
+}
+
 // Refuses to continue a run whose settings have changed, unless the user accepts the difference.
 absl::Status CheckSettings(const TrainArguments& arguments, const FoundCheckpoint& found,
                            const config::RunConfig& config, const std::vector<CheckpointParameter>& model,
@@ -111,6 +118,7 @@ absl::Status CheckSettings(const TrainArguments& arguments, const FoundCheckpoin
         " This run was started by another version of hadal, whose config this one does not read. It cannot "
         "be resumed: start over with --resume never, or in another --run-dir."));
   }
+  SetSumGroups(before);
   HADAL_ASSIGN_OR_RETURN(const std::string difference, ChangesToAccept(before, config));
   if (difference.empty()) return absl::OkStatus();
   if (arguments.accept_changes) {
@@ -217,6 +225,20 @@ absl::StatusOr<std::string> ResumeOfThisAttempt(const std::string& run_directory
   HADAL_RETURN_IF_ERROR(newest.status());
   // Without a newer checkpoint of this run, the request still names where to continue.
   return newest->checkpoint.step > note->step ? kAuto : asked;
+}
+
+int32_t SumGroupsOf(const TrainArguments& arguments, const std::string& request, const TrainOptions& options) {
+  const int32_t replicas = options.pipeline.replicas;
+  const std::string resume = request == arguments.StartRequest() ? arguments.resume : kAuto;
+  if (options.batch.sum_groups != 0) return options.batch.sum_groups;
+  if (resume == "never") return replicas;
+  const absl::StatusOr<FoundCheckpoint> found =
+      resume == kAuto ? FindLatest(arguments.run_directory, {.need_moments = true}) : FindNamed(resume);
+  config::RunConfig before;
+  if (!found.ok() || !MergeConfigText(found->manifest.config_text, resume, before).ok()) return replicas;
+  SetSumGroups(before);
+  const int32_t groups = before.batch().sum_groups();
+  return groups > 0 && MayDivide(groups, replicas) ? groups : replicas;
 }
 
 absl::Status NoteResume(const std::string& run_directory, const std::string& asked, int64_t step,

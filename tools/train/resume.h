@@ -37,6 +37,11 @@ namespace hadal {
 absl::StatusOr<std::string> ResumeOfThisAttempt(const std::string& run_directory, const std::string& asked,
                                                 const Environment& environment);
 
+// Rank 0: returns batch.sum_groups of the run: the config's. If that is 0, the number of the checkpoint that `request`
+// resumes from, if the run's replicas may divide it (pipeline/layout/sum_tree.h), else the replicas. `request`: the
+// result of ResumeOfThisAttempt. A checkpoint that cannot be read is one that does not exist.
+int32_t SumGroupsOf(const TrainArguments& arguments, const std::string& request, const TrainOptions& options);
+
 // Stores the request `asked` of this attempt, which continues at `step`. Does nothing for "auto", or if neither
 // HADAL_JOB_START nor SLURM_JOB_ID is set.
 // REQUIRES: this attempt has claimed the run directory.  Errors: file errors.

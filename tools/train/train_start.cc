@@ -19,6 +19,7 @@
 #include "runtime/status_macros.h"
 #include "tools/config/config_loading.h"
 #include "tools/config/nearest_name.h"
+#include "tools/config/resolved_config.h"
 #include "tools/output/staged_output.h"
 #include "tools/train/resume.h"
 
@@ -54,6 +55,7 @@ absl::Status DecideAlone(const TrainArguments& arguments, const TrainOptions& op
   }
   HADAL_ASSIGN_OR_RETURN(facts.resume, ResumeOfThisAttempt(arguments.run_directory, arguments.StartRequest(),
                                                            [](const char* name) { return std::getenv(name); }));
+  facts.sum_groups = SumGroupsOf(arguments, facts.resume, options);
   return absl::OkStatus();
 }
 
@@ -195,10 +197,13 @@ absl::StatusOr<AgreedRun> AgreeOnRun(const TrainArguments& arguments, absl::Stat
                                      World& world, Collectives& collectives, RunDevice& device, TrainingSinks& sinks) {
   HADAL_ASSIGN_OR_RETURN(const std::vector<RankSetup> ranks,
                          Gather(FactsHere(arguments, prepared, world, device, sinks), collectives));
-  const TrainOptions options = prepared.ok() ? prepared->options.train : TrainOptions();
+  TrainOptions options = prepared.ok() ? prepared->options.train : TrainOptions();
   const absl::StatusOr<CommonSettings> common = AgreeOnSettings(
       ranks, {.device = arguments.device, .precision = options.precision, .transport = options.pipeline.transport});
   if (!common.ok()) return AsCommonError(common.status());
+  options.batch.sum_groups = prepared->options.train.batch.sum_groups = ranks[0].sum_groups;
+  prepared->config.mutable_batch()->set_sum_groups(ranks[0].sum_groups);
+  HADAL_ASSIGN_OR_RETURN(prepared->config_text, ResolvedConfigText(prepared->config));
   if (!common->gpu) device.device = nullptr;
   if (!common->nccl) device.nccl = nullptr;
   HADAL_RETURN_IF_ERROR(

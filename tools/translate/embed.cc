@@ -32,6 +32,7 @@
 #include "runtime/data/input_masks.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
+#include "tools/checkpoint/checkpoint_command.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/corpus/parallel_text.h"
@@ -173,10 +174,7 @@ absl::Status RunEmbed(const EmbedOptions& options, std::ostream& out) {
 void AddEmbedCommand(Command app, int& exit_code) {
   Command command = app.AddCommand("embed", "Write the sentence vectors of an encoder alone");
   auto options = std::make_shared<EmbedOptions>();
-  command
-      .AddOption("RUN_OR_DIR", options->checkpoint,
-                 "Checkpoint, or run directory (its best checkpoint, else its newest)")
-      .Required();
+  AddCheckpointOption(command, options->checkpoint);
   command.AddOption("-i,--input", options->input, "Sentences, or JSON Lines").Required().ValueName("FILE");
   command.AddOption("--text-field", options->text_field, "Field of JSON Lines that is the text")
       .ValueName("NAME")

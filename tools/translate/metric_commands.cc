@@ -56,24 +56,22 @@ std::string NotSentences(const std::vector<std::string>& lines) {
 }
 
 // The lines of `in`, without trailing white space; a byte order mark is a part of the first word, as in sacreBLEU.
-// `name`: its name in errors.
-absl::StatusOr<std::vector<std::string>> ReadLines(std::istream& in, const std::string& name, std::ostream& log) {
-  TextLines text(in, name, ByteOrderMark::kKept);
+absl::StatusOr<std::vector<std::string>> ReadLines(TextLines in, std::ostream& log) {
+  const std::string& name = in.name();
   std::vector<std::string> lines;
   std::string line;
   size_t bytes = 0;
   while (true) {
-    HADAL_ASSIGN_OR_RETURN(const bool another, text.Next(line));
+    HADAL_ASSIGN_OR_RETURN(const bool another, in.Next(line));
     if (!another) break;
     if (line.size() > kMostLineBytes) {
-      return absl::InvalidArgumentError(absl::StrCat(name, ":", text.lines(), ": a line of ", line.size(),
-                                                     " bytes; at most ", kMostLineBytes,
-                                                     " are scored: give one sentence a line"));
+      return absl::InvalidArgumentError(absl::StrCat(in.Place(), ": a line of ", line.size(), " bytes; at most ",
+                                                     kMostLineBytes, " are scored: give one sentence a line"));
     }
     lines.emplace_back(StripTrailingSpace(line));
     bytes += sizeof(std::string) + line.size();
     if (bytes <= kMostScoredBytes) continue;
-    return absl::InvalidArgumentError(absl::StrCat(name, ": more than ", text.lines(), " lines, which take more than ",
+    return absl::InvalidArgumentError(absl::StrCat(name, ": more than ", in.lines(), " lines, which take more than ",
                                                    kMostScoredBytes, " bytes; score a smaller text"));
   }
   if (lines.empty()) return absl::InvalidArgumentError(absl::StrCat(name, ": is empty"));
@@ -89,8 +87,8 @@ absl::StatusOr<std::vector<std::string>> ReadLines(std::istream& in, const std::
 }
 
 absl::StatusOr<std::vector<std::string>> ReadFile(const std::string& path, std::ostream& log) {
-  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<std::istream> in, OpenText(path));
-  return ReadLines(*in, path, log);
+  HADAL_ASSIGN_OR_RETURN(TextLines lines, TextLines::Open(path, ByteOrderMark::kKept));
+  return ReadLines(std::move(lines), log);
 }
 
 struct MetricResult {
@@ -201,8 +199,9 @@ absl::Status RunMetric(const MetricOptions& options, std::istream& standard_inpu
     HADAL_ASSIGN_OR_RETURN(references.emplace_back(), ReadFile(path, log));
   }
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> hypotheses,
-                         options.hypotheses.empty() ? ReadLines(standard_input, "standard input", log)
-                                                    : ReadFile(options.hypotheses, log));
+                         options.hypotheses.empty()
+                             ? ReadLines(TextLines(standard_input, "standard input", ByteOrderMark::kKept), log)
+                             : ReadFile(options.hypotheses, log));
   for (size_t r = 0; r < references.size(); ++r) {
     if (references[r].size() == hypotheses.size()) continue;
     return absl::InvalidArgumentError(

@@ -17,7 +17,9 @@
 #include "runtime/comm/collectives.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/packed_batch.h"
+#include "runtime/data/unicode_text.h"
 #include "runtime/status_macros.h"
+#include "tools/checkpoint/checkpoint_command.h"
 #include "tools/corpus/feature_reader.h"
 #include "tools/corpus/parallel_text.h"
 #include "tools/corpus/text_codec.h"
@@ -25,10 +27,14 @@
 #include "tools/output/human_units.h"
 #include "tools/output/work_progress.h"
 #include "tools/translate/leading_tokens.h"
+#include "tools/translate/score_stream.h"
 #include "tools/translate/translation_output.h"
 
 namespace hadal {
 namespace {
+
+// Words between white space.
+int64_t CountWords(std::string_view line) { return std::ssize(SplitAtSpace(line)); }
 
 std::vector<int32_t> Tagged(const std::vector<int32_t>& tag, std::vector<int32_t> tokens) {
   tokens.insert(tokens.begin(), tag.begin(), tag.end());
@@ -41,14 +47,15 @@ class Scoring {
       : options_(options),
         is_main_(communicator.rank() == 0),
         collectives_(communicator, absl::Seconds(options.wait_timeout_seconds)),
-        standard_output_(out),
-        log_(log) {}
+        log_(log),
+        output_(out) {}
 
   absl::Status Run(Communicator& communicator, const Stream& stream) {
     absl::StatusOr<ModelCheckpoint> checkpoint = ModelCheckpoint::Open(options_.checkpoint);
     HADAL_RETURN_IF_ERROR(collectives_.AllOk(checkpoint.status(), "opening the checkpoint"));
     HADAL_RETURN_IF_ERROR(checkpoint->CheckDecodes());
     has_source_ = checkpoint->plan().options.has_encoder();
+    HADAL_RETURN_IF_ERROR(collectives_.AllOk(CheckBlock(), "checking the options"));
     frame_width_ = checkpoint->plan().options.frame_width;
     HADAL_RETURN_IF_ERROR(collectives_.AllOk(FindTags(*checkpoint), "reading the vocabularies"));
     HADAL_RETURN_IF_ERROR(collectives_.AllOk(OpenFeatures(checkpoint->inputs()), "opening features"));
@@ -57,11 +64,18 @@ class Scoring {
     HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<PairScorer> scorer,
                            PairScorer::Create(*checkpoint, options_.batch_tokens, stream, communicator,
                                               absl::Seconds(options_.wait_timeout_seconds)));
+    if (options_.block > scorer->longest_tokens() + 1) {
+      return AsCommonError(absl::InvalidArgumentError(
+          absl::StrCat("--block ", options_.block, " is more than ", scorer->longest_tokens() + 1,
+                       ", the limit of the model (max_positions) and of --batch-tokens")));
+    }
     if (is_main_ && (!options_.output.empty() || isatty(STDOUT_FILENO) == 0)) {
       progress_.emplace("scoring", "bytes", TextBytes(std::vector{options_.source, options_.target}));
     }
     bool more = true;
-    while (more) HADAL_RETURN_IF_ERROR(ScoreBuffer(*checkpoint, *scorer, more));
+    while (more) {
+      HADAL_RETURN_IF_ERROR(options_.block > 0 ? ScoreBlocks(*scorer, more) : ScoreBuffer(*checkpoint, *scorer, more));
+    }
     progress_.reset();
     HADAL_RETURN_IF_ERROR(collectives_.AllOk(output_.Finish(), "closing the output"));
     if (is_main_) Summarize();
@@ -69,7 +83,16 @@ class Scoring {
   }
 
  private:
-  std::ostream& out() { return options_.output.empty() ? standard_output_ : output_.stream(); }
+  absl::Status CheckBlock() const {
+    if (options_.block == 0) return absl::OkStatus();
+    if (has_source_ || !options_.source.empty() || !options_.direction.empty()) {
+      return absl::InvalidArgumentError(
+          "--block scores the text of a language model, without --source and --direction");
+    }
+    if (options_.context < options_.block) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("--context ", options_.context, " leaves no new token in a --block of ", options_.block));
+  }
 
   absl::Status FindTags(const ModelCheckpoint& checkpoint) {
     if (!options_.direction.empty() && (!has_source_ || frame_width_ > 0)) {
@@ -89,10 +112,7 @@ class Scoring {
   // The frames of utterance `number`, from 1. REQUIRES: ascending numbers.
   absl::StatusOr<std::vector<float>> FramesOf(int64_t number) {
     if (number > features_->manifest().utterances) return UnequalCounts(number);
-    std::span<const float> frames;
-    for (; utterances_read_ < number; ++utterances_read_) {
-      HADAL_ASSIGN_OR_RETURN(frames, features_->Next());
-    }
+    HADAL_ASSIGN_OR_RETURN(const std::span<const float> frames, features_->Frames(number));
     return std::vector<float>(frames.begin(), frames.end());
   }
 
@@ -110,17 +130,29 @@ class Scoring {
     if (!has_source_ && !options_.source.empty()) {
       return absl::InvalidArgumentError("the model is a language model and needs no --source; give only --target");
     }
-    HADAL_ASSIGN_OR_RETURN(ParallelReader reader,
-                           ParallelReader::Open(has_source_ && !features_ ? TextPair{options_.source, options_.target}
-                                                                          : PlainTarget(options_)));
+    HADAL_ASSIGN_OR_RETURN(
+        ParallelReader reader,
+        ParallelReader::Open(has_source_ && !features_ ? TextPair{options_.source, options_.target}
+                                                       : TextPair{.target = options_.target,
+                                                                  .text_field = options_.text_field,
+                                                                  .blank_lines = options_.documents}));
     reader_.emplace(std::move(reader));
     HADAL_ASSIGN_OR_RETURN(TextCodec codec, TextCodec::Open(checkpoint.target_vocabulary(),
                                                             options_.ids ? CodecInput::kIds : CodecInput::kText));
     codec_.emplace(std::move(codec));
-    if (options_.output.empty()) return absl::OkStatus();
     std::vector<std::string> inputs = features_ ? features_->Files() : std::vector<std::string>();
     inputs.insert(inputs.end(), {options_.source, options_.target});
     return output_.Open(options_.output, inputs, options_.overwrite);
+  }
+
+  // Rank 0: the next line, and the ids of its target.
+  absl::StatusOr<bool> ReadLine(ParallelLine& line, std::vector<int32_t>& target) {
+    HADAL_ASSIGN_OR_RETURN(const bool more, reader_->Next(line));
+    if (!more) return false;
+    HADAL_ASSIGN_OR_RETURN(target, codec_->Encode(line, options_.target));
+    if (line.has_ids) RemoveEnds(form_, target);
+    bytes_read_ += static_cast<int64_t>(line.source.size() + line.target.size()) + (has_source_ ? 2 : 1);
+    return true;
   }
 
   // Rank 0: the next pairs, source and target alternating; scored_[i]: whether line i is among them.
@@ -130,13 +162,12 @@ class Scoring {
     constexpr size_t kMostValues = size_t{1} << 25;  // of frames in a buffer: 128 MiB
     size_t values = 0;
     while (static_cast<int64_t>(scored_.size()) < options_.buffer_pairs && values < kMostValues) {
-      HADAL_ASSIGN_OR_RETURN(const bool more, reader_->Next(line));
+      std::vector<int32_t> target;
+      HADAL_ASSIGN_OR_RETURN(const bool more, ReadLine(line, target));
       if (!more) {
         return features_ && features_->manifest().utterances != line.number - 1 ? UnequalCounts(line.number - 1)
                                                                                 : absl::OkStatus();
       }
-      HADAL_ASSIGN_OR_RETURN(std::vector<int32_t> target, codec_->Encode(line, options_.target));
-      bytes_read_ += static_cast<int64_t>(line.source.size() + line.target.size()) + (has_source_ ? 2 : 1);
       std::vector<int32_t> source;
       std::vector<float> frames;
       if (features_) {
@@ -146,7 +177,6 @@ class Scoring {
       } else if (has_source_) {
         source = Tagged(tags_.source, checkpoint.source_vocabulary().Encode(line.source));
       }
-      if (line.has_ids) RemoveEnds(form_, target);
       target = Tagged(tags_.target, std::move(target));
       // An utterance has no </s>, for which `longest` leaves a row.
       const auto tokens = std::max(std::ssize(source) - (features_ ? 1 : 0), std::ssize(target));
@@ -190,9 +220,7 @@ class Scoring {
     HADAL_RETURN_IF_ERROR(collectives_.AllOk(read, "reading text"));
     HADAL_ASSIGN_OR_RETURN(more, collectives_.AnyRank(!scored_.empty(), "reading text"));
     if (!more) return absl::OkStatus();
-    std::string bytes = is_main_ ? TokenListsToBytes(lists) : "";
-    HADAL_RETURN_IF_ERROR(collectives_.Broadcast(bytes, 0, "tokens"));
-    HADAL_ASSIGN_OR_RETURN(lists, TokenListsFromBytes(bytes));
+    HADAL_RETURN_IF_ERROR(Share(lists));
     HADAL_RETURN_IF_ERROR(collectives_.AllOk(ReadFrames(lists), "reading features"));
     std::vector<SampleView> pairs;
     for (size_t i = 0; i + 1 < lists.size(); i += 2) {
@@ -212,11 +240,56 @@ class Scoring {
     return collectives_.AllOk(is_main_ ? Write(scores) : absl::OkStatus(), "writing scores");
   }
 
+  // Gives all ranks rank 0's lists.
+  absl::Status Share(TokenLists& lists) {
+    std::string bytes = is_main_ ? TokenListsToBytes(lists) : "";
+    HADAL_RETURN_IF_ERROR(collectives_.Broadcast(bytes, 0, "tokens"));
+    HADAL_ASSIGN_OR_RETURN(lists, TokenListsFromBytes(bytes));
+    return absl::OkStatus();
+  }
+
+  // Rank 0: the next blocks, each with its context behind it.
+  absl::Status ReadBlocks(TokenLists& lists) {
+    if (!blocks_) {
+      blocks_.emplace(form_, options_.block, options_.context, [this](std::vector<int32_t>& ids) {
+        ParallelLine line;
+        absl::StatusOr<bool> more = ReadLine(line, ids);
+        if (more.ok() && *more) words_ += CountWords(line.target) + 1;
+        return more;
+      });
+    }
+    const int64_t most_blocks = std::max<int64_t>(1, 16 * options_.batch_tokens / options_.block);
+    while (std::ssize(lists) < most_blocks) {
+      HADAL_ASSIGN_OR_RETURN(TextBlock block, blocks_->Next());
+      if (block.tokens.empty()) break;
+      block.tokens.push_back(static_cast<int32_t>(block.context));
+      lists.push_back(std::move(block.tokens));
+    }
+    scored_.assign(lists.size(), true);
+    return absl::OkStatus();
+  }
+
+  absl::Status ScoreBlocks(PairScorer& scorer, bool& more) {
+    TokenLists lists;
+    HADAL_RETURN_IF_ERROR(collectives_.AllOk(is_main_ ? ReadBlocks(lists) : absl::OkStatus(), "reading text"));
+    HADAL_ASSIGN_OR_RETURN(more, collectives_.AnyRank(!lists.empty(), "reading text"));
+    if (!more) return absl::OkStatus();
+    HADAL_RETURN_IF_ERROR(Share(lists));
+    std::vector<TextBlock> blocks;
+    for (std::vector<int32_t>& list : lists) {
+      const int64_t context = list.back();
+      list.pop_back();
+      blocks.push_back({.tokens = std::move(list), .context = context});
+    }
+    HADAL_ASSIGN_OR_RETURN(const std::vector<PairScore> scores, scorer.ScoreBlocks(blocks));
+    return collectives_.AllOk(is_main_ ? Write(scores) : absl::OkStatus(), "writing scores");
+  }
+
   absl::Status Write(const std::vector<PairScore>& scores) {
     size_t next = 0;
     for (const bool scored : scored_) {
       const PairScore score = scored ? scores[next++] : PairScore{NAN, 0};
-      out() << absl::StrFormat("%.6f\t%d\n", score.log_probability, score.tokens);
+      output_.stream() << absl::StrFormat("%.6f\t%d\n", score.log_probability, score.tokens);
       if (!scored) {
         ++skipped_;
         continue;
@@ -226,10 +299,7 @@ class Scoring {
       total_.tokens += score.tokens;
     }
     if (progress_) progress_->Advance(std::exchange(bytes_read_, 0));
-    out().flush();
-    if (out()) return absl::OkStatus();
-    return absl::ResourceExhaustedError(absl::StrCat(options_.output.empty() ? "standard output" : options_.output,
-                                                     ": writing failed; is the disk full?"));
+    return output_.Flush();
   }
 
   const char* What() const { return has_source_ ? "pairs" : "lines"; }
@@ -238,10 +308,14 @@ class Scoring {
     if (total_.tokens > 0) {
       const double nll = -total_.log_probability / static_cast<double>(total_.tokens);
       const double nll_of_word = -total_.log_probability / static_cast<double>(words_);
-      log_ << absl::StrFormat(
-          "scored %s %s, %s target tokens: nll %.4f, perplexity %s per token; %s words: perplexity %s per word\n",
-          HumanCount(pairs_), What(), HumanCount(total_.tokens), nll, HumanValue(std::exp(nll), 4), HumanCount(words_),
-          HumanValue(std::exp(nll_of_word), 4));
+      const std::string what =
+          options_.block > 0
+              ? absl::StrCat("blocks of ", HumanCount(options_.block), " tokens (", HumanCount(options_.context),
+                             " of context), ", HumanCount(total_.tokens), " new tokens")
+              : absl::StrCat(What(), ", ", HumanCount(total_.tokens), " target tokens");
+      log_ << absl::StrFormat("scored %s %s: nll %.4f, perplexity %s per token; %s words: perplexity %s per word\n",
+                              HumanCount(pairs_), what, nll, HumanValue(std::exp(nll), 4), HumanCount(words_),
+                              HumanValue(std::exp(nll_of_word), 4));
     }
     if (pairs_ == 0) {
       log_ << "nothing was scored" << (skipped_ == 0 ? absl::StrCat(": ", options_.target, " is empty") : "") << "\n";
@@ -253,11 +327,11 @@ class Scoring {
   const ScoreOptions& options_;
   bool is_main_;
   Collectives collectives_;
-  std::ostream& standard_output_;
   std::ostream& log_;
   OutputFile output_;
   std::optional<ParallelReader> reader_;
-  std::optional<TextCodec> codec_;  // of the target
+  std::optional<StreamBlocks> blocks_;  // rank 0's, of a stream
+  std::optional<TextCodec> codec_;      // of the target
   TextForm form_;
   std::vector<bool> scored_;
   std::optional<WorkProgress> progress_;
@@ -268,17 +342,12 @@ class Scoring {
   UnknownTokens unknown_;
   DirectionTags tags_;
   bool has_source_ = true;
-  int32_t frame_width_ = 0;                // of speech
-  std::optional<FeatureReader> features_;  // speech: instead of source sentences
-  int64_t utterances_read_ = 0;
+  int32_t frame_width_ = 0;                 // of speech
+  std::optional<FeatureReader> features_;   // speech: instead of source sentences
   std::vector<std::vector<float>> frames_;  // speech: of the pairs in the buffer
 };
 
 }  // namespace
-
-TextPair PlainTarget(const ScoreOptions& options) {
-  return {.target = options.target, .text_field = options.text_field, .blank_lines = options.documents};
-}
 
 TextForm FormOf(const ModelOptions& model) {
   return {.start_token = model.start_token, .end_token = model.end_token, .reserved_ids = model.reserved_ids};
@@ -289,16 +358,13 @@ absl::Status RunScore(const ScoreOptions& options, Communicator& communicator, c
   if (options.buffer_pairs < 1) {
     return AsCommonError(absl::InvalidArgumentError(absl::StrCat("--buffer ", options.buffer_pairs, " is below 1")));
   }
-  if (options.block > 0) return RunScoreStream(options, communicator, stream, out, log);
-  if (options.context > 0) return AsCommonError(absl::InvalidArgumentError("--context needs --block"));
+  if (options.block == 0 && options.context > 0)
+    return AsCommonError(absl::InvalidArgumentError("--context needs --block"));
   return Scoring(options, communicator, out, log).Run(communicator, stream);
 }
 
 void AddScoreOptions(Command command, ScoreOptions& options) {
-  command
-      .AddOption("RUN_OR_DIR", options.checkpoint,
-                 "Checkpoint, or run directory (its best checkpoint, else its newest)")
-      .Required();
+  AddCheckpointOption(command, options.checkpoint);
   command
       .AddOption("-s,--source", options.source,
                  "Source sentences, one per line; of speech: prefix of features; none for a language model")

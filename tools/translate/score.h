@@ -8,7 +8,8 @@
 // depends on the model alone, not on other pairs. With --direction, sources and targets begin with its language tags;
 // the target's is scored and counted as a token, as in training.
 //   hadal score RUN_OR_DIR --target FILE --block N [--context C]
-// scores a language model's text as one stream instead (RunScoreStream).
+// scores a language model's text as one stream instead (score_stream.h), and writes one line per block: the sum over
+// its new tokens, and their number.
 // Where FILE has documents (tools/corpus/parallel_text.h), a pair or a line is a document.
 // The summary on `log` has the perplexity per token, exp(total nll / target tokens), and per word, exp(total nll /
 // words). Words are those of the target text, split at white space, plus one per line for its end (as fairseq and KenLM
@@ -22,14 +23,12 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "layers/model_options.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/data/language_tags.h"
 #include "runtime/data/packed_batch.h"
 #include "runtime/stream.h"
 #include "tools/command_line.h"
-#include "tools/corpus/parallel_text.h"
 #include "tools/translate/translate_options.h"
 
 namespace hadal {
@@ -55,36 +54,15 @@ struct ScoreOptions {
 
 // All ranks call it together; rank 0 reads the input and writes to `out` (or the file) and `log`. Blocking.
 // Errors: those of loading the checkpoint; InvalidArgument for files of unequal length and, with their number, for
-// lines that are not UTF-8 or (with kError) too long.
+// lines that are not UTF-8 or (with kError) too long; with a block, for a model that translates, a block that is longer
+// than the model's positions or than a batch, and a context that leaves no new token.
 absl::Status RunScore(const ScoreOptions& options, Communicator& communicator, const Stream& stream, std::ostream& out,
                       std::ostream& log);
 
 // Adds the options to a subcommand.
 void AddScoreOptions(Command command, ScoreOptions& options);
 
-// The target of `options` as plain text, for a language model.
-TextPair PlainTarget(const ScoreOptions& options);
-
 // The form of a model's texts.
 TextForm FormOf(const ModelOptions& model);
-
-// Number of words between white space (runtime/data/unicode_text.h).
-int64_t CountWords(absl::string_view line);
-
-// `hadal score --block N [--context C]`: the probability of a text as one stream under a language model.
-//
-// The stream is the tokens of all lines or documents, each followed by </s> (of a tokenizer.json by its end token, and
-// preceded by its start token). It is cut into blocks of N tokens, of which the
-// first C repeat the end of the block before and are context only. So each block has N − C new tokens, and each token
-// of the stream is scored once. A block's first token is predicted from the token before the block (</s> at the
-// stream's beginning). Of a model that has read documents apart (prepare --document-mask) a token sees its document
-// alone. Else this is fairseq's eval_lm with --sample-break-mode none, --tokens-per-sample N and
-// --context-window C; as there, </s> counts as a token.
-// Writes one line per block: the sum of the natural-log probabilities of its new tokens, and their number, separated by
-// a tab. The summary has the perplexity per token, and per word, as above.
-// Ranks, input and output as for RunScore. Errors: those of RunScore; InvalidArgument for a model that translates, a
-// block that is longer than the model's positions or than a batch, and a context that leaves no new token.
-absl::Status RunScoreStream(const ScoreOptions& options, Communicator& communicator, const Stream& stream,
-                            std::ostream& out, std::ostream& log);
 
 }  // namespace hadal

@@ -55,6 +55,7 @@ class Translator {
         communicator_(communicator),
         stream_(stream),
         streams_(streams),
+        output_(streams_.out),
         form_{.nbest = options.nbest,
               .scores = options.print_scores,
               .json = options.json,
@@ -117,7 +118,6 @@ class Translator {
   bool ReadsStandardInput() const { return options_.input == (options_.language_model ? "-" : ""); }
   // Translations on a terminal are progress enough, and would mix with the line.
   bool ShowsProgress() const { return !Typed() && (!options_.output.empty() || isatty(STDOUT_FILENO) == 0); }
-  std::ostream& out() { return options_.output.empty() ? streams_.out : output_.stream(); }
 
   // Every rank reads the features itself: the input is their prefix, and no file.
   absl::Status OpenFeatures() {
@@ -132,27 +132,20 @@ class Translator {
 
   absl::Status OpenFiles() {
     if (options_.language_model && options_.input.empty()) {
-      input_ = std::make_unique<std::istringstream>("\n");
-    } else if (!features_ && !ReadsStandardInput()) {
-      HADAL_ASSIGN_OR_RETURN(input_, OpenText(options_.input));
+      lines_.emplace(empty_prompt_, "");
+    } else if (ReadsStandardInput()) {
+      lines_.emplace(streams_.in, "standard input");
+    } else if (!features_) {
+      HADAL_ASSIGN_OR_RETURN(lines_, TextLines::Open(options_.input));
     }
     if (!options_.prefixes.empty()) {
-      HADAL_ASSIGN_OR_RETURN(prefix_input_, OpenText(options_.prefixes));
-      prefix_lines_.emplace(*prefix_input_, options_.prefixes);
+      HADAL_ASSIGN_OR_RETURN(prefix_lines_, TextLines::Open(options_.prefixes));
     }
-    if (!options_.output.empty()) {
-      std::vector<std::string> inputs = features_ ? features_->Files() : std::vector<std::string>();
-      inputs.insert(inputs.end(), {options_.input, options_.prefixes, "/dev/stdin"});
-      HADAL_RETURN_IF_ERROR(output_.Open(options_.output, inputs, options_.overwrite));
-    }
-    if (features_) return absl::OkStatus();
-    if (ReadsStandardInput()) {
-      if (!streams_.unreadable.empty()) return absl::InvalidArgumentError(streams_.unreadable);
-      lines_.emplace(streams_.in, "standard input");
-    } else {
-      lines_.emplace(*input_, options_.input);
-    }
-    return absl::OkStatus();
+    std::vector<std::string> inputs = features_ ? features_->Files() : std::vector<std::string>();
+    inputs.insert(inputs.end(), {options_.input, options_.prefixes, "/dev/stdin"});
+    HADAL_RETURN_IF_ERROR(output_.Open(options_.output, inputs, options_.overwrite));
+    const bool unreadable = ReadsStandardInput() && !streams_.unreadable.empty();
+    return unreadable ? absl::InvalidArgumentError(streams_.unreadable) : absl::OkStatus();
   }
 
   // Opens the checkpoint and determines the beam search options, some of which are in its config.
@@ -414,16 +407,13 @@ class Translator {
       std::span<const Hypothesis> translation;
       if (translated) translation = translations[next++];
       if (!translation.empty()) tokens_ += std::ssize(translation[0].tokens) + 1;
-      out() << FormatOutput(form_, model_->checkpoint().target_vocabulary(), buffer.first_line + place + 1,
-                            options_.json ? buffer.texts[place] : std::string_view(), translation);
+      output_.stream() << FormatOutput(form_, model_->checkpoint().target_vocabulary(), buffer.first_line + place + 1,
+                                       options_.json ? buffer.texts[place] : std::string_view(), translation);
     }
     HADAL_RETURN_IF_ERROR(decoding_);
     translated_ += std::ssize(buffer.line_of);
     if (progress_) progress_->Advance(buffer.bytes);
-    out().flush();
-    if (out()) return absl::OkStatus();
-    return absl::ResourceExhaustedError(absl::StrCat(options_.output.empty() ? "standard output" : options_.output,
-                                                     ": writing failed; is the disk full?"));
+    return output_.Flush();
   }
 
   std::string How() const {
@@ -451,14 +441,14 @@ class Translator {
   Communicator& communicator_;
   Stream stream_;
   TranslateStreams streams_;
+  OutputFile output_;
   OutputForm form_;
   std::optional<TextCodec> codec_;
   absl::Status decoding_;  // the first error of form_.decode
   DirectionTags tags_;
   DecoderOptions decoder_options_;
   Collectives patient_;
-  std::unique_ptr<std::istream> input_, prefix_input_;
-  OutputFile output_;
+  std::istringstream empty_prompt_{"\n"};
   std::optional<TextLines> lines_, prefix_lines_;
   std::optional<FeatureReader> features_;  // speech: instead of lines
   int64_t utterances_read_ = 0;

@@ -11,8 +11,6 @@
 #include <string>
 
 #include "launch/device_choice.h"
-#include "launch/error_report.h"
-#include "launch/exit_code.h"
 #include "launch/task_launcher.h"
 #include "launch/world.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
@@ -28,24 +26,6 @@
 
 namespace hadal {
 namespace {
-
-// Starts the world, runs body(world) in it and turns its status into an exit code.
-template <typename Body>
-int RunInWorld(const std::string& name, int threads, const Body& body) {
-  const absl::StatusOr<std::unique_ptr<World>> world = World::Start(threads);
-  if (!world.ok()) return ReportNoWorld(name, world.status());
-  if (!(*world)->warning().empty()) std::cerr << "warning: " << (*world)->warning() << "\n";
-  Collectives collectives((*world)->communicator(), absl::Minutes(10));
-  const absl::StatusOr<std::string> agreed = UseCommonProgram(**world, collectives);
-  if (agreed.ok() && !agreed->empty()) std::cerr << *agreed << "\n";
-  const absl::Status status =
-      agreed.ok() ? WithdrawOnException((*world)->communicator(), [&] { return body(**world); }) : agreed.status();
-  if (status.ok()) return kExitDone;
-  const int exit_code = ExitCodeOf(status);
-  const bool together = ReportError(name, status, (*world)->communicator(), std::cerr);
-  if (!together) (*world)->communicator().Abort(exit_code);
-  return exit_code;
-}
 
 // Returns `path` if this rank is alone; else the checkpoint that rank 0 finds by it, since a run in progress may have a
 // better one the next moment.
@@ -97,7 +77,10 @@ void RunsWithCheckpoint(Command command, const std::string& name, const char* do
   auto device = std::make_shared<DeviceRequest>(DeviceRequest{.doing = doing});
   AddDeviceFlags(command, *device);
   command.Runs([name, options, device, work, &exit_code] {
-    exit_code = RunInWorld(name, options->threads, [&](World& world) {
+    exit_code = RunInWorld(name, options->threads, [&](World& world) -> absl::Status {
+      Collectives collectives(world.communicator(), absl::Minutes(10));
+      HADAL_ASSIGN_OR_RETURN(const std::string agreed, UseCommonProgram(world, collectives));
+      if (!agreed.empty()) std::cerr << agreed << "\n";
       return WithCheckpoint(options->checkpoint, world, [&](const std::string& checkpoint) -> absl::Status {
         Options chosen_options = *options;
         chosen_options.checkpoint = checkpoint;

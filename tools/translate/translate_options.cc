@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/status_macros.h"
+#include "tools/checkpoint/checkpoint_command.h"
 #include "tools/config/config_loading.h"
 #include "tools/config/run_options.h"
 #include "tools/corpus/corpora_list.h"
@@ -9,13 +10,6 @@
 
 namespace hadal {
 namespace {
-
-void AddCheckpoint(Command command, TranslateOptions& options) {
-  command
-      .AddOption("RUN_OR_DIR", options.checkpoint,
-                 "Checkpoint, or run directory (its best checkpoint, else its newest)")
-      .Required();
-}
 
 // What all commands have.
 void AddSpeedOptions(Command command, TranslateOptions& options) {
@@ -87,7 +81,7 @@ absl::Status ChooseSampling(const BeamChoices& choices, int32_t nbest, BeamOptio
 }  // namespace
 
 void AddTranslateOptions(Command command, TranslateOptions& options) {
-  AddCheckpoint(command, options);
+  AddCheckpointOption(command, options.checkpoint);
   command.AddOption("-i,--input", options.input,
                     "File of sentences, one per line (default: standard input); of speech: prefix of features");
   command.AddOption("-o,--out", options.output,
@@ -108,7 +102,7 @@ void AddTranslateOptions(Command command, TranslateOptions& options) {
 }
 
 void AddSetTranslationOptions(Command command, TranslateOptions& options) {
-  AddCheckpoint(command, options);
+  AddCheckpointOption(command, options.checkpoint);
   AddTagsOption(command, options.tags, "the model's");
   AddBeamOptions(command, options.beam);
   AddLengthOptions(command, options);
@@ -119,7 +113,7 @@ void AddSampleOptions(Command command, TranslateOptions& options) {
   options.language_model = true;
   options.beam.temperature = 1;
   options.beam.max_length_b = 200;
-  AddCheckpoint(command, options);
+  AddCheckpointOption(command, options.checkpoint);
   command
       .AddOption("-p,--prompts", options.input,
                  "Prompts to continue, one per line; - is standard input (default: one empty prompt)")

@@ -82,6 +82,7 @@ OutputFile::~OutputFile() {
 }
 
 absl::Status OutputFile::Open(const std::string& path, const std::vector<std::string>& inputs, bool overwrite) {
+  if (path.empty()) return absl::OkStatus();
   path_ = written_ = path;
   is_stream_ = IsStream(path);
   if (!is_stream_) {
@@ -95,6 +96,12 @@ absl::Status OutputFile::Open(const std::string& path, const std::vector<std::st
   }
   stream_.open(written_, std::ios::binary | (is_stream_ ? std::ios::app : std::ios::trunc));
   return stream_ ? absl::OkStatus() : CreationError(errno, written_);
+}
+
+absl::Status OutputFile::Flush() {
+  if (stream().flush()) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat(stream_.is_open() ? path_ : "standard output", ": writing failed; is the disk full?"));
 }
 
 absl::Status OutputFile::Finish() {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <fstream>
 #include <functional>
+#include <ostream>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,29 +44,31 @@ struct OutputForm {
 std::string FormatOutput(const OutputForm& form, const Vocabulary& vocabulary, int64_t number, std::string_view input,
                          std::span<const Hypothesis> hypotheses);
 
-// The file of --out, replaced atomically: it is written as PATH.partial and renamed by Finish; until then an existing
-// PATH is unchanged. Without Finish, PATH.partial remains with the lines written so far, if there are any. A pipe,
-// a device and an open file of the process (/dev/stdout) are written directly.
+// The file of --out, or standard output. A file is replaced atomically: it is written as PATH.partial and renamed by
+// Finish; until then an existing PATH is unchanged. Without Finish, PATH.partial remains with the lines written so far,
+// if there are any. A pipe, a device and an open file of the process (/dev/stdout) are written directly.
 // Blocking: all calls.
 class OutputFile {
  public:
-  OutputFile() = default;
+  explicit OutputFile(std::ostream& standard) : standard_(standard) {}
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
   ~OutputFile();
 
-  // `inputs`: paths of the files that are translated; PATH must be none of them. `overwrite`: replaces a PATH or
-  // PATH.partial that is not empty.
+  // `path`: "" is standard output. `inputs`: paths of the files that are translated; PATH must be none of them.
+  // `overwrite`: replaces a PATH or PATH.partial that is not empty.
   // Errors: those of CheckOutput (tools/output/staged_output.h) for PATH and PATH.partial; Aborted if another process
   // writes PATH; file errors.
   absl::Status Open(const std::string& path, const std::vector<std::string>& inputs, bool overwrite);
-  // REQUIRES: Open returned OK, and Finish has not been called.
-  std::ofstream& stream() { return stream_; }
+  std::ostream& stream() { return stream_.is_open() ? stream_ : standard_; }
+  // Errors: ResourceExhausted if something was not written.
+  absl::Status Flush();
   // Closes the file and renames it to PATH; does nothing if none is open.
   // Errors: ResourceExhausted if something was not written; those of renaming.
   absl::Status Finish();
 
  private:
+  std::ostream& standard_;
   std::string path_;
   std::string written_;  // the path that is open
   bool is_stream_ = false;

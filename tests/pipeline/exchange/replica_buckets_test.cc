@@ -141,10 +141,10 @@ TEST(ReplicaBlocks, EachBlockHasARelayOfEachOwner) {
   for (int replicas = 1; replicas <= 40; ++replicas) {
     const ReplicaBlocks blocks{.replicas = replicas};
     for (int owner = 0; owner < replicas; ++owner) {
-      EXPECT_EQ(blocks.RelayOf(ReplicaBlocks::BlockOf(owner), owner), owner) << "in its own block itself";
+      EXPECT_EQ(blocks.RelayOf(blocks.BlockOf(owner), owner), owner) << "in its own block itself";
       for (int block = 0; block < blocks.count(); ++block) {
         const int relay = blocks.RelayOf(block, owner);
-        EXPECT_EQ(ReplicaBlocks::BlockOf(relay), block);
+        EXPECT_EQ(blocks.BlockOf(relay), block);
         EXPECT_LT(relay, replicas);
         EXPECT_TRUE(blocks.Meet(relay, owner));
       }
@@ -152,16 +152,12 @@ TEST(ReplicaBlocks, EachBlockHasARelayOfEachOwner) {
   }
 }
 
-// As many as without blocks, where all blocks are whole; all but one for each other block come from its own.
-TEST(ReplicaBlocks, AReplicaReceivesOnePieceOfEachOther) {
-  for (const int replicas : {2, 3, 7, 8, 16, 24, 64}) {
-    const ReplicaBlocks blocks{.replicas = replicas};
-    for (int replica = 0; replica < replicas; ++replica) EXPECT_EQ(blocks.PiecesOf(replica), replicas - 1);
-    EXPECT_EQ(blocks.MostPieces(), replicas - 1);
-  }
-  const ReplicaBlocks ragged{.replicas = 27};  // the last block has 3, one of them the relay of 10
-  EXPECT_EQ(ragged.PiecesOf(24), 10 * 2 + 3);
-  EXPECT_EQ(ragged.MostPieces(), 4 * 7 + 3);
+TEST(ReplicaBlocks, ABlockIsASubtree) {
+  const auto size = [](int replicas) { return ReplicaBlocks{.replicas = replicas}.size(); };
+  for (const int one : {1, 3, 6, 8, 9, 27}) EXPECT_EQ(size(one), one);
+  for (const int several : {16, 24, 40, 64}) EXPECT_EQ(size(several), 8);
+  EXPECT_EQ(size(12), 4);
+  EXPECT_EQ(size(18), 2);
 }
 
 }  // namespace

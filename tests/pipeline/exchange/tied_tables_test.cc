@@ -38,6 +38,7 @@ absl::Status ReduceAndDistribute(const ModelPlan& plan, const std::vector<int32_
   const Stream stream = Stream::Cpu(1);
   ArenaLayout layout;
   ParameterStore parameters(plan, sublayers, Purpose::kTraining, layout);
+  const GroupSums groups(pipeline, parameters, Purpose::kTraining, layout);
   TiedTables tied(plan, pipeline, rank, stream, layout);
   HADAL_ASSIGN_OR_RETURN(const Arena arena, Arena::Allocate(layout));
   parameters.Bind(arena);
@@ -52,7 +53,7 @@ absl::Status ReduceAndDistribute(const ModelPlan& plan, const std::vector<int32_
     const Matrix gradient = parameters.TableGradient(uses[use]);
     for (int64_t i = 0; i < gradient.rows * gradient.columns; ++i) gradient.data[i] = GradientOfUse(use, i);
   }
-  HADAL_RETURN_IF_ERROR(tied.ReduceGradients(stream, parameters, kHang));
+  HADAL_RETURN_IF_ERROR(tied.ReduceGradients(stream, groups, kHang));
   int64_t wrong = 0;
   if (here.count(uses[0]) > 0) {
     const Matrix sum = parameters.TableGradient(uses[0]);
@@ -93,12 +94,13 @@ TEST(TiedTables, AStageThatIsAwayEndsTheWait) {
     ArenaLayout layout;
     ParameterStore parameters(plan, rank == 0 ? std::vector<int32_t>{0, 1, 2, 3} : std::vector<int32_t>{4, 5, 6, 7},
                               Purpose::kTraining, layout);
+    const GroupSums groups(pipeline, parameters, Purpose::kTraining, layout);
     TiedTables tied(plan, pipeline, rank, Stream::Cpu(1), layout);
     const Arena arena = Arena::Allocate(layout).value();
     parameters.Bind(arena);
     InProcessWorld world(2);
     tied.Bind(arena, world.communicator(rank));
-    const absl::Status status = tied.ReduceGradients(Stream::Cpu(1), parameters, absl::Milliseconds(10));
+    const absl::Status status = tied.ReduceGradients(Stream::Cpu(1), groups, absl::Milliseconds(10));
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
     EXPECT_NE(status.message().find("a shared embedding"), std::string::npos) << status;
   }

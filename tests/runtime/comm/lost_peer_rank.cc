@@ -6,7 +6,7 @@
 
 #include "absl/time/clock.h"
 #include "runtime/comm/collectives.h"
-#include "runtime/comm/mpi_communicator.h"
+#include "runtime/comm/mpi_environment.h"
 
 namespace hadal {
 namespace {
@@ -18,7 +18,7 @@ int Run(int argc, char** argv) {
   const std::string_view way = argc > 1 ? argv[1] : "";
   auto environment = MpiEnvironment::Start(&argc, &argv, /*end_timeout=*/absl::Milliseconds(500));
   if (!environment.ok() || (*environment)->size() != 2) return kNoEnvironment;
-  auto communicator = MpiCommunicator::Create(**environment);
+  auto communicator = (*environment)->NewCommunicator();
   if (!communicator.ok()) return kNoEnvironment;
   Communicator& c = **communicator;
   if (!Collectives(c, absl::Seconds(30)).Barrier("the start").ok()) return kNoEnvironment;

@@ -1,6 +1,6 @@
 // Run by mpirun with several ranks; all ranks run the same cases in the same order, and each one's failures fail the
 // test.
-#include "runtime/comm/mpi_communicator.h"
+#include "runtime/comm/mpi_environment.h"
 
 #include <sched.h>
 
@@ -35,7 +35,7 @@ std::vector<ConformanceCase> GroupCases() {
 class MpiGroupConformance : public ::testing::TestWithParam<ConformanceCase> {};
 
 TEST_P(MpiGroupConformance, Holds) {
-  absl::StatusOr<std::unique_ptr<MpiCommunicator>> communicator = MpiCommunicator::Create(*mpi);
+  absl::StatusOr<std::unique_ptr<Communicator>> communicator = mpi->NewCommunicator();
   std::vector<int> members;
   for (int rank = (*communicator)->size(); rank-- > 0;) members.push_back(rank);
   GroupCommunicator group(**communicator, std::move(members), 1);
@@ -47,7 +47,7 @@ INSTANTIATE_TEST_SUITE_P(Group, MpiGroupConformance, ::testing::ValuesIn(GroupCa
 class MpiConformance : public ::testing::TestWithParam<ConformanceCase> {};
 
 TEST_P(MpiConformance, Holds) {
-  absl::StatusOr<std::unique_ptr<MpiCommunicator>> communicator = MpiCommunicator::Create(*mpi);
+  absl::StatusOr<std::unique_ptr<Communicator>> communicator = mpi->NewCommunicator();
   GetParam().run(**communicator, Stream::Cpu(1));
 }
 
@@ -57,7 +57,7 @@ INSTANTIATE_TEST_SUITE_P(Collectives, MpiConformance, ::testing::ValuesIn(testin
                          testing::ConformanceCaseName);
 
 TEST(MpiCommunicator, RefusesMoreThanMpiCounts) {
-  auto communicator = MpiCommunicator::Create(*mpi).value();
+  auto communicator = mpi->NewCommunicator().value();
   const absl::StatusOr<CommRequest> request = communicator->Send(nullptr, int64_t{1} << 31, communicator->rank(), 0);
   EXPECT_EQ(request.status().code(), absl::StatusCode::kInvalidArgument) << request.status();
   EXPECT_TRUE(Collectives(*communicator, absl::Seconds(30)).Barrier("a refusal breaks nothing").ok());
@@ -65,11 +65,11 @@ TEST(MpiCommunicator, RefusesMoreThanMpiCounts) {
 
 // A receive that was withdrawn leaves its buffer alone, and communicators made later are not disturbed.
 TEST(MpiCommunicator, TakesBackReceivesAfterADeadline) {
-  auto closed = MpiCommunicator::Create(*mpi).value();
+  auto closed = mpi->NewCommunicator().value();
   int value = 5;
   CommRequest receive = closed->Receive(&value, sizeof(value), closed->rank(), 0).value();
   EXPECT_FALSE(closed->Wait(receive, absl::InfinitePast(), "nothing").ok());
-  auto fresh = MpiCommunicator::Create(*mpi).value();
+  auto fresh = mpi->NewCommunicator().value();
   const int sent = 6;
   int received = 0;
   CommRequest requests[] = {fresh->Send(&sent, sizeof(sent), fresh->rank(), 0).value(),

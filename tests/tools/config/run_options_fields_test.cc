@@ -23,8 +23,9 @@ using ::testing::IsEmpty;
 constexpr char kNumbers[] = R"(
     seed model.encoder_layers model.decoder_layers model.d_model model.d_ff model.heads model.max_positions
     model.dropout model.attention_dropout model.activation_dropout model.label_smoothing model.z_loss model.adaptive_factor
-    model.adaptive_dropout model.frame_width model.front_end_channels model.base_width batch.micro_batches
-    batch.source_tokens batch.target_tokens pipeline.stages pipeline.chunks pipeline.outstanding_sends
+    model.adaptive_dropout model.frame_width model.front_end_channels model.base_width
+    device.overlap_weight_gradients device.weight_gradient_batch batch.micro_batches
+    batch.source_tokens batch.target_tokens batch.sum_groups pipeline.stages pipeline.chunks pipeline.outstanding_sends
     pipeline.recompute_auto pipeline.memory_limit_bytes pipeline.wait_timeout_seconds pipeline.threads
     pipeline.replicas optimizer.beta1 optimizer.beta2 optimizer.epsilon optimizer.weight_decay optimizer.clip_norm
     stop.steps stop.epochs stop.minutes stop.patience validation.every_steps validation.max_sentences
@@ -46,16 +47,17 @@ std::vector<double> Numbers(const TrainOptions& o) {
       o.seed, o.model.encoder_layers, o.model.decoder_layers, o.model.d_model, o.model.d_ff, o.model.heads,
       o.model.max_positions, o.model.dropout, o.model.attention_dropout, o.model.activation_dropout,
       o.model.label_smoothing, o.model.z_loss, o.model.adaptive_factor, o.model.adaptive_dropout, o.model.frame_width,
-      o.model.front_end_channels, o.model.base_width, o.batch.micro_batches, o.batch.source_tokens,
-      o.batch.target_tokens, o.pipeline.stages, o.pipeline.chunks, o.pipeline.outstanding_sends,
-      o.pipeline.recompute_auto, o.pipeline.memory_limit_bytes, o.pipeline.wait_timeout_seconds, o.pipeline.threads,
-      o.pipeline.replicas, o.optimizer.beta1, o.optimizer.beta2, o.optimizer.epsilon, o.optimizer.weight_decay,
-      o.optimizer.clip_norm, o.stop.steps, o.stop.epochs, o.stop.minutes, o.stop.patience, o.validation.every_steps,
-      o.validation.max_sentences, o.validation.bleu_sentences, o.checkpoint.every_steps, o.checkpoint.every_minutes,
-      o.checkpoint.keep_last, o.checkpoint.keep_every, o.checkpoint.keep_best, o.checkpoint.save_at_end,
-      o.health.skipped_steps, o.rate.peak, o.rate.warmup_updates, o.rate.warmup_initial_rate, o.rate.end_rate,
-      o.rate.power, o.max_left_out, o.health.loss_spike.deviations, o.health.loss_spike.window, o.log_every_steps,
-      o.depth.enabled, o.depth.dense_steps, o.depth.per_decade, o.depth.probe_tokens);
+      o.model.front_end_channels, o.model.base_width, o.pipeline.overlap_weight_gradients, o.weight_gradient_batch,
+      o.batch.micro_batches, o.batch.source_tokens, o.batch.target_tokens, o.batch.sum_groups, o.pipeline.stages,
+      o.pipeline.chunks, o.pipeline.outstanding_sends, o.pipeline.recompute_auto, o.pipeline.memory_limit_bytes,
+      o.pipeline.wait_timeout_seconds, o.pipeline.threads, o.pipeline.replicas, o.optimizer.beta1, o.optimizer.beta2,
+      o.optimizer.epsilon, o.optimizer.weight_decay, o.optimizer.clip_norm, o.stop.steps, o.stop.epochs, o.stop.minutes,
+      o.stop.patience, o.validation.every_steps, o.validation.max_sentences, o.validation.bleu_sentences,
+      o.checkpoint.every_steps, o.checkpoint.every_minutes, o.checkpoint.keep_last, o.checkpoint.keep_every,
+      o.checkpoint.keep_best, o.checkpoint.save_at_end, o.health.skipped_steps, o.rate.peak, o.rate.warmup_updates,
+      o.rate.warmup_initial_rate, o.rate.end_rate, o.rate.power, o.max_left_out, o.health.loss_spike.deviations,
+      o.health.loss_spike.window, o.log_every_steps, o.depth.enabled, o.depth.dense_steps, o.depth.per_decade,
+      o.depth.probe_tokens);
 }
 
 // The schema's defaults and the structs' are written in two places.
@@ -89,7 +91,7 @@ TEST(RunOptionsFields, DefaultsAreThoseOfTheOptionStructs) {
 // Every field of a run, none with its default.
 constexpr char kEveryField[] = R"(
     seed: 9
-    device { precision: "bf16" }
+    device { precision: "bf16" overlap_weight_gradients: true weight_gradient_batch: 3 }
     model { encoder_layers: 3 decoder_layers: 2 d_model: 48 d_ff: 96 heads: 4 max_positions: 77 sharing: "decoder"
             dropout: 0.2 attention_dropout: 0.3 activation_dropout: 0.4 label_smoothing: 0.05 z_loss: 0.001
             adaptive_cutoffs: [9, 17] adaptive_factor: 3 adaptive_dropout: 0.15

@@ -149,10 +149,13 @@ TEST(Simulate, WhatAPlanSaysAboutTheTailStays) {
 TEST(Simulate, LinksThatAreGivenReplaceThePlans) {
   const TemporaryDirectory directory;
   SetContents(directory / "plan.json", R"({"schedule": "gpipe", "ranks": 2, "replicas": 1, "chunks": 1,
-      "replica_micro_batches": 1, "outstanding_sends": 2, "links": [{"held_seconds": 0, "latency_seconds": 8}],
-      "stages": [{"forward_seconds": 1, "backward_seconds": 2, "border_bytes": 0},
-                 {"forward_seconds": 1, "backward_seconds": 2, "border_bytes": 0}]})");
-  EXPECT_NEAR(SimulateJson({"--plan", directory / "plan.json"})["step_seconds"].get<double>(), 6 + 2 * 8, 1e-9);
+      "replica_micro_batches": 1, "outstanding_sends": 2,
+      "links": [{"held_seconds": 0, "latency_seconds": 8, "backward_held_seconds": 3}],
+      "stages": [{"forward_seconds": 1, "backward_seconds": 2, "border_bytes": 0, "gradient_bytes": 5000000},
+                 {"forward_seconds": 1, "backward_seconds": 2, "border_bytes": 0, "gradient_bytes": 0}]})");
+  EXPECT_NEAR(SimulateJson({"--plan", directory / "plan.json"})["step_seconds"].get<double>(), 6 + 2 * 8 + 3, 1e-9);
+  EXPECT_NEAR(SimulateJson({"--plan", directory / "plan.json", "--link-gb-per-s", "1"})["step_seconds"].get<double>(),
+              6 + 5e-3, 1e-9);
   EXPECT_NEAR(SimulateJson({"--plan", directory / "plan.json", "--latency-us", "1000"})["step_seconds"].get<double>(),
               6 + 2 * 1e-3, 1e-9);
 }

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from sacrebleu.metrics import BLEU, CHRF
 
-from pyhadal import compare, compare_pictures, significance
+from pyhadal import compare_pictures, comparison as compare, significance
 from pyhadal.__main__ import main as pyhadal_main
 from pyhadal.instruments import read_instruments
 from pyhadal.plot import Series

@@ -637,6 +637,10 @@ class EncoderAloneTest(Folder):
                 with torch.no_grad():
                     row = Model.of(plain).log_probabilities(torch.tensor([ids]), None)[0, tokens.index("[MASK]")]
                 self.assertEqual(filler("word3 [MASK] word7", top_k=1)[0]["token"], int(row.argmax()))
+                pairs = [([2, 1, 7, 3], [7, 1, 9, 3]), ([2, 1, 3], [1, 8, 3])]  # id 1 is a token like others
+                with torch.no_grad():
+                    found = [torch.log_softmax(filler.model(torch.tensor([s])).logits[0].double(), -1)[range(len(s)), t] for s, t in pairs]
+                self.assertLess(np.abs(torch.cat(found).numpy() - expected(plain, pairs)).max(), 1e-4)
                 filler.save_pretrained(again)  # as transformers writes it
                 for origin in (folder, again):
                     back = read_huggingface(origin)

@@ -85,12 +85,13 @@ TEST_F(SummaryTest, PredictionsStandBesideMeasurements) {
   summary.predictions = {{.costs = "these costs",
                           .predicted_bytes = int64_t{300} << 20,
                           .measured_seconds = 3.25,
+                          .model_tflops = 1.5,
                           .utilisation = 0.5,
                           .roofline_share = 0.25}};
   summary.predictions[0].layout.step_seconds = 2.6;
   const SummaryTable table = Table(summary, "predictions");
   EXPECT_THAT(TextsOf(table),
-              ElementsAre(ElementsAre("one", "2600.0", "3250.0", "-20.0%", "300.0", "-", "50.0%", "25.0%")));
+              ElementsAre(ElementsAre("one", "2600.0", "3250.0", "-20.0%", "300.0", "-", "1.5", "50.0%", "25.0%")));
   EXPECT_THAT(table.note, HasSubstr("Costs: these costs."));
   summary.no_predictions = "the costs are another model's";
   EXPECT_THAT(SummaryToText(summary), HasSubstr("\nNo prediction: the costs are another model's\n"));
@@ -215,6 +216,7 @@ TEST_F(SummaryTest, EveryNumberOfTheJsonHasItsName) {
                           .predicted_bytes = 13,
                           .measured_bytes = 14,
                           .measured_seconds = 4,
+                          .model_tflops = 15,
                           .utilisation = 0.25,
                           .roofline_share = 0.125}};
   summary.predictions[0].layout.step_seconds = 6;
@@ -231,7 +233,7 @@ TEST_F(SummaryTest, EveryNumberOfTheJsonHasItsName) {
       "held_bytes": 23, "peak_resident_bytes": 24}])"));
   EXPECT_EQ(json["prediction"], nlohmann::json::parse(R"({"costs": "costs", "predicted_step_seconds": 6,
       "measured_step_seconds": 4, "step_error": 0.5, "predicted_bytes": 13, "measured_bytes": 14,
-      "utilisation": 0.25, "roofline_share": 0.125})"));
+      "model_tflops_per_second": 15, "utilisation": 0.25, "roofline_share": 0.125})"));
 }
 
 TEST_F(SummaryTest, ScoresSpeechByItsWordErrorRate) {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -86,7 +87,7 @@ class OutputFileTest : public ::testing::Test {
  protected:
   // Writes `text` to `path`; without `finish` as a command that fails then.
   static absl::Status Write(const std::string& path, const std::string& text, bool finish = true) {
-    OutputFile file;
+    OutputFile file(std::cout);
     if (absl::Status status = file.Open(path, {}, /*overwrite=*/true); !status.ok()) return status;
     file.stream() << text << std::flush;
     return finish ? file.Finish() : absl::OkStatus();
@@ -114,12 +115,13 @@ TEST_F(OutputFileTest, ItIsWholeOrNotThere) {
 TEST_F(OutputFileTest, WhatIsThereIsReplacedOnlyIfAsked) {
   for (const std::string& path : {path_, path_ + ".partial"}) {
     SetContents(path, "old\n");
-    OutputFile file;
+    OutputFile file(std::cout);
     EXPECT_THAT(std::string(file.Open(path_, {}, /*overwrite=*/false).message()), HasSubstr("--overwrite"));
     EXPECT_EQ(Contents(path), "old\n");
     SetContents(path, "");
     EXPECT_TRUE(file.Open(path_, {}, /*overwrite=*/false).ok()) << "empty";
-    EXPECT_EQ(OutputFile().Open(path_, {}, /*overwrite=*/true).code(), absl::StatusCode::kAborted) << "two at once";
+    EXPECT_EQ(OutputFile(std::cout).Open(path_, {}, /*overwrite=*/true).code(), absl::StatusCode::kAborted)
+        << "two at once";
     std::filesystem::remove(path);
   }
 }
@@ -139,7 +141,7 @@ TEST_F(OutputFileTest, AnOpenFileIsWrittenAsItIs) {
 
 TEST_F(OutputFileTest, NoInputIsEmptied) {
   SetContents(path_ + ".partial", "an input\n");
-  OutputFile file;
+  OutputFile file(std::cout);
   EXPECT_EQ(file.Open(path_, {path_ + ".partial"}, /*overwrite=*/true).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Contents(path_ + ".partial"), "an input\n");
 }

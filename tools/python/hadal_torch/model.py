@@ -74,9 +74,9 @@ def residual_of(stack, growth=1.0):
         norm_gain=DEPTH_RULES[stack.get("norm_gain", "flat")])
 
 
-def pad(sentences):
-    """[sentences, longest] int64, PAD behind each sentence's end."""
-    tokens = np.full((len(sentences), max(map(len, sentences))), PAD, np.int64)
+def pad(sentences, padding=PAD):
+    """[sentences, longest] int64, `padding` (Model.padding) behind each sentence's end."""
+    tokens = np.full((len(sentences), max(map(len, sentences))), padding, np.int64)
     for row, sentence in zip(tokens, sentences):
         row[: len(sentence)] = sentence
     return torch.from_numpy(tokens)
@@ -105,6 +105,7 @@ class Model(torch.nn.Module):
                     module.add_module(part, torch.nn.Module())
                 module = module._modules[part]
             module.register_parameter(last, torch.nn.Parameter(torch.tensor(value.astype(np.float64), dtype=dtype)))
+        self.padding = PAD if settings.get("reserved_ids", True) else -1  # each id of a tokenizer.json may be a word
         self.has_encoder, self.has_decoder = self.settings["encoder_layers"] > 0, self.settings["decoder_layers"] > 0
         self.source_name = "encoder.embed_tokens.weight"
         self.reads_speech = self.settings.get("frame_width", 0) > 0
@@ -367,7 +368,7 @@ class Model(torch.nn.Module):
     def lookup(self, tokens, table):
         """E[token]; `table` "….embed_tokens.weight" stands for "….embed_tokens.embeddings.*" where these are adaptive."""
         if table in self.names:
-            return F.embedding(tokens, self.get_parameter(table))
+            return F.embedding(tokens.clamp(min=0), self.get_parameter(table))
         bands = table.removesuffix("weight") + "embeddings."
         vectors = torch.zeros(*tokens.shape, self.settings["d_model"], dtype=self.dtype)
         for band, first in enumerate([0, *self.cutoffs]):
@@ -441,15 +442,15 @@ class Model(torch.nn.Module):
         return x[0].T
 
     def subsampled(self, utterances):
-        """[B, longest, d], zeros behind each utterance's end, and the tokens that mask these: EOS, then PAD. Utterances go through
+        """[B, longest, d], zeros behind each utterance's end, and the tokens that mask these: EOS, then padding. Utterances go through
         the convolutions alone, so that none depends on another's padding."""
         rows = [self.subsample(torch.tensor(u, dtype=self.dtype)) for u in utterances]
-        return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True), pad([[EOS] * len(r) for r in rows])
+        return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True), pad([[EOS] * len(r) for r in rows], self.padding)
 
     def encode(self, x, source, source_mask):
-        """`x` [B, S, d]: the source with positions; `source` [B, S]: PAD where it has ended."""
+        """`x` [B, S, d]: the source with positions; `source` [B, S]: padding where it has ended."""
         residual = self.encoder_residual
-        self.real, self.next_omega = source != PAD, 1.0
+        self.real, self.next_omega = source != self.padding, 1.0
         self.second = residual.second_gain * x
         self.begin_blocks(x, residual, 2 * self.settings["encoder_layers"])
         outputs = [self.opened(x, residual)]
@@ -468,7 +469,7 @@ class Model(torch.nn.Module):
 
     def decode(self, target_input, encoder_output, source_mask):
         x, residual = self.embed(target_input, self.target_name, "decoder"), self.decoder_residual
-        self.real, self.next_omega = target_input != PAD, 1.0
+        self.real, self.next_omega = target_input != self.padding, 1.0
         self.second = residual.second_gain * x
         length = target_input.shape[1]
         future = torch.triu(torch.ones(length, length, dtype=torch.bool), 1)[None, None]
@@ -499,7 +500,7 @@ class Model(torch.nn.Module):
             x = self.placed(x, "encoder")
         else:
             x = self.embed(source, self.source_name, "encoder")
-        source_mask = (source == PAD)[:, None, None, :]
+        source_mask = (source == self.padding)[:, None, None, :]
         encoder_output = self.encode(x, source, source_mask)
         return self.decode(target_input, encoder_output, source_mask) if self.has_decoder else encoder_output
 
@@ -509,13 +510,13 @@ class Model(torch.nn.Module):
 
     def loss(self, sentences):
         """Mean smoothed loss over the target tokens of [(source, target), …], both with </s>; each target row's nll. Of an encoder
-        alone a target is as long as its source: the tokens that masks hide, PAD elsewhere."""
+        alone a target is as long as its source: the tokens that masks hide, padding elsewhere."""
         source = [s for s, _ in sentences] if self.has_encoder else None
         if self.has_encoder and not self.reads_speech:
-            source = pad(source)
-        target = pad([t for _, t in sentences])
-        target_input = pad([[EOS] + t[:-1] for _, t in sentences])
-        x, targets = self.outputs_of(source, target_input)[target != PAD], target[target != PAD]
+            source = pad(source, self.padding)
+        target = pad([t for _, t in sentences], self.padding)
+        target_input = pad([[self.settings.get("start_token", EOS)] + t[:-1] for _, t in sentences], self.padding)
+        x, targets = self.outputs_of(source, target_input)[target != self.padding], target[target != self.padding]
         if self.cutoffs and not self.ties_bands:
             nll = self.torch_adaptive_nll(x, targets)
             return nll.mean(), nll

@@ -1,14 +1,23 @@
-"""hadal's run directories in Python: what a run recorded, as pandas frames, and its pages and pictures.
+"""hadal in Python: prepares text, trains, and shows what a run recorded. Thin over the program hadal, which computes everything.
 
     import pyhadal
-    run = pyhadal.Run("runs/first")
-    run.metrics.plot(x="step", y="nll")
+    corpus = pyhadal.prepare([("eins", "one"), …], out="data", vocab_size=200)
+    run = pyhadal.train(pyhadal.Config("small", {"stop.steps": 500}), corpus, run_dir="runs/first", ranks=2)
+    run.plot(), run.diagnoses, run.translate(["zwei"])
 
-Run, read_metrics    what is on disk
-Table                rows that print as text, Markdown, HTML, LaTeX and CSV
-Refusal              the error for what the user named
-`python3 -m pyhadal --help` is the command line that `hadal report` and others start. pandas, matplotlib and jinja2 are
-imported when they are used.
+Config                      the config of a run; its fields are attributes
+prepare, Corpus             text → a vocabulary and a corpus
+train, JobError             a supervised job; how it failed
+Run, Picture, Status        a run directory: frames, pictures, its model
+Hypothesis                  an output of a model
+plan, Plan, compare         a prediction; a grid of runs
+submit                      a Slurm job
+read_metrics                the events of one kind, of a run directory or a file
+Table, Cell                 rows that print as text, Markdown, HTML, LaTeX and CSV
+Refusal                     the error for all that a user can mend: in the program's words, with its exit code
+
+docs/python.md has all of it. `python3 -m pyhadal --help` is the command line that `hadal report` and others start. pandas, matplotlib,
+jinja2, tqdm and torch are imported when they are used.
 """
 
 import os
@@ -18,8 +27,33 @@ import sys
 if sys.argv[:1] == ["-m"] and sys.path[:1] == [os.getcwd()] != [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]:
     del sys.path[0]
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from pyhadal.model import Hypothesis
 from pyhadal.refusal import Refusal
-from pyhadal.run import Run, read_metrics
+from pyhadal.run import Picture, Run, Status, read_metrics
 from pyhadal.table import Cell, Table
 
-__all__ = ["Cell", "Refusal", "Run", "Table", "read_metrics"]
+if TYPE_CHECKING:
+    from pyhadal.cluster import submit
+    from pyhadal.config import Config
+    from pyhadal.corpus import Corpus, prepare
+    from pyhadal.jobs import JobError, train
+    from pyhadal.planning import Plan, compare, plan
+
+# Imported when used: these read configs/run.proto, which readers of runs do not need.
+_HOMES = {"Config": "config", "Corpus": "corpus", "prepare": "corpus", "train": "jobs", "JobError": "jobs", "submit": "cluster",
+          "plan": "planning", "Plan": "planning", "compare": "planning"}
+__all__ = ["Cell", "Config", "Corpus", "Hypothesis", "JobError", "Picture", "Plan", "Refusal", "Run", "Status", "Table", "compare", "plan",
+           "prepare", "read_metrics", "submit", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'pyhadal' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"pyhadal.{_HOMES[name]}"), name)
+
+
+def __dir__() -> "list[str]":
+    return __all__

@@ -4,6 +4,7 @@
     python3 -m pyhadal curve RUN… [--svg FILE]
     python3 -m pyhadal compare DIR
     python3 -m pyhadal evaluate DIR
+    python3 -m pyhadal follow RUN --to mlflow|wandb
     python3 -m pyhadal packages COMMAND    whether this Python has what a command needs
 
 Exit status: 0 done, 1 error, 2 bad usage or what the user named is missing, 3 damaged.
@@ -19,8 +20,8 @@ from typing import Sequence
 from pyhadal.command import run as run_command
 from pyhadal.packages import require
 
-# command → the packages that it needs. Its module (similarity.py of "inspect similarity", make_corpus.py of make-corpus) has
-# add_arguments(parser) and run(arguments).
+# command → the packages that it needs. Its module (similarity.py of "inspect similarity", make_corpus.py of make-corpus, comparison.py of
+# compare) has add_arguments(parser) and run(arguments).
 COMMANDS = {
     "make-corpus": (),
     "report": ("pandas", "matplotlib", "jinja2"),
@@ -30,6 +31,7 @@ COMMANDS = {
     "simulate": ("pandas", "matplotlib", "jinja2"),
     "config from-fairseq": (),
     "inspect similarity": ("matplotlib", "jinja2"),
+    "follow": (),
 }
 
 
@@ -45,7 +47,8 @@ def main(words: Sequence[str]) -> int:
 
 def _work(command: str, words: Sequence[str]) -> None:
     require(*COMMANDS[command])
-    module = importlib.import_module(f"pyhadal.{command.split()[-1].replace('-', '_')}")
+    name = "comparison" if command == "compare" else command.split()[-1].replace("-", "_")
+    module = importlib.import_module(f"pyhadal.{name}")
     parser = argparse.ArgumentParser(prog=f"hadal {command}", description=module.__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     module.add_arguments(parser)

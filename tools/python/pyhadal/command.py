@@ -25,12 +25,12 @@ def run(command: str, work: Callable[[], None]) -> int:
     except ImportError as error:
         return _fail(command, f"{error} (of {sys.executable}); name another Python in HADAL_PYTHON", 2)
     except (OSError, MemoryError) as error:
-        where = f"{error.filename}: " if getattr(error, "filename", None) else ""
+        where = f"{getattr(error, 'filename')}: " if getattr(error, "filename", None) else ""
         return _fail(command, f"{where}{getattr(error, 'strerror', None) or error or 'out of memory'}", 1)
     return 0
 
 
-def _end_in_order(number, _frame) -> None:
+def _end_in_order(number: int, _frame: object) -> None:
     for other in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(other, signal.SIG_IGN)  # a second one does not interrupt the cleaning up
     raise SystemExit(128 + number)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pyhadal.compare import ComparedRun, Comparison, Entry, Panel
+from pyhadal.comparison import ComparedRun, Comparison, Entry, Panel
 from pyhadal.instruments import norm_gradient_ratios
 from pyhadal.plot import Series, lines
 from pyhadal.run import Run

@@ -8,7 +8,7 @@ import os
 import shutil
 import signal
 import tempfile
-from typing import IO, Iterator, Sequence
+from typing import IO, Any, Iterator, Sequence
 
 from pyhadal.refusal import Refusal
 
@@ -84,7 +84,7 @@ def write_whole(path: str, text: str) -> None:
 @contextlib.contextmanager
 def _ends_cleanly() -> "Iterator[None]":
     """SIGTERM and SIGHUP raise SystemExit inside, as Ctrl-C raises KeyboardInterrupt."""
-    def end(number, _frame):
+    def end(number: int, _frame: object) -> None:
         raise SystemExit(128 + number)
 
     mine = [each for each in _ENDING[1:] if signal.getsignal(each) is signal.SIG_DFL]
@@ -140,7 +140,7 @@ class Staged:
     def __init__(self, target: str):
         self._target, self._folder = target, target + ".partial"
         self._paths: "list[str]" = []
-        self._files: "list[IO]" = []
+        self._files: "list[IO[Any]]" = []
         self._lock = locked(self._folder, target)
 
     def __enter__(self) -> "Staged":
@@ -149,14 +149,14 @@ class Staged:
         self._lock.__enter__()
         return self
 
-    def open(self, path: str, mode: str = "w") -> IO:
+    def open(self, path: str, mode: str = "w") -> "IO[Any]":
         staged = os.path.join(self._folder, str(len(self._paths)))
-        file = open(staged, mode, **({} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}))
+        file: "IO[Any]" = open(staged, mode) if "b" in mode else open(staged, mode, encoding="utf-8", newline="\n")
         self._paths.append(path)
         self._files.append(file)
         return file
 
-    def __exit__(self, kind, value, trace) -> None:
+    def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
         try:
             for file in self._files:
                 file.close()

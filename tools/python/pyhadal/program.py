@@ -1,34 +1,105 @@
-"""Starts the program hadal, which computes what the pages show."""
+"""Starts the program hadal, which computes everything that this package returns."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import signal
 import subprocess
-from typing import Sequence
+import sys
+from typing import Any, Sequence
 
 from pyhadal.refusal import Refusal
 
+_PACKAGE = os.path.dirname(os.path.abspath(__file__))
+# Where the wheel, `cmake --install` and the source tree have configs/ and launch/, seen from the package.
+_ROOTS = (os.path.join(_PACKAGE, "share", "hadal"), os.path.join(_PACKAGE, *[os.pardir] * 2), os.path.join(_PACKAGE, *[os.pardir] * 3))
+_INSTALLED = os.path.join(_PACKAGE, "bin", "hadal")  # by a wheel
+
+
+def main() -> None:
+    """The command `hadal` that a wheel installs: becomes the program, whose Python commands use this interpreter."""
+    os.environ.setdefault("HADAL_PYTHON", sys.executable)
+    for ignored_by_python in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(ignored_by_python, signal.SIG_DFL)
+    os.execv(_INSTALLED, sys.argv)
+
 
 def find() -> str:
-    """The program: $HADAL (set by hadal itself when it starts this package), `hadal` on PATH, or the source tree's build."""
-    built = os.path.join(os.path.dirname(__file__), *[os.pardir] * 3, "build", "release", "hadal")
-    for candidate in (os.environ.get("HADAL"), shutil.which("hadal"), built):
+    """The program: $HADAL (set by hadal itself when it starts this package), the wheel's, beside this Python, on PATH, or the
+    source tree's build. Raises Refusal if there is none."""
+    built = os.path.join(_ROOTS[2], "build", "release", "hadal")
+    beside = [_INSTALLED, os.path.join(os.path.dirname(sys.executable), "hadal")]
+    for candidate in (os.environ.get("HADAL"), *beside, shutil.which("hadal"), built):
         if candidate and os.access(candidate, os.X_OK):
             return candidate
     raise Refusal("the program hadal was not found: put it on PATH, or name it in HADAL")
 
 
-def run(arguments: Sequence[str]) -> str:
-    """The standard output of `hadal ARGUMENTS`. Raises Refusal with its message and exit code if it fails."""
-    done = subprocess.run([find(), *arguments], capture_output=True, text=True, errors="replace", check=False)
-    if done.returncode != 0:
-        message = done.stderr.strip().removeprefix(f"hadal {arguments[0]}: ") or f"hadal {arguments[0]} failed"
-        raise Refusal(message, exit_code=done.returncode if done.returncode > 0 else 1)
-    return done.stdout
+def shipped(*parts: str) -> str:
+    """The path of a file that is installed with the program, as shipped("configs", "base.textproto"). Raises Refusal."""
+    for root in _ROOTS:
+        path = os.path.normpath(os.path.join(root, *parts))
+        if os.path.exists(path):
+            return path
+    raise Refusal(f"{'/'.join(parts)}: no such file beside the package in {_PACKAGE}")
 
 
-def summarize(runs: Sequence[str], options: Sequence[str] = ()) -> dict:
+_PREFIX = re.compile(r"hadal [a-z-]+( [a-z-]+)?( \[[^\]]*\])?: ")  # of errors
+
+
+def run(arguments: Sequence[str], text: str = "", show: bool = False) -> str:
+    """The standard output of `hadal ARGUMENTS` with `text` as standard input. `show`: prints it, and standard error, as it comes.
+
+    Raises Refusal with the program's message and exit code if it fails. An interrupt ends the program.
+    """
+    process = start(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT if show else subprocess.PIPE,
+                    env={"HADAL_PYTHON": sys.executable, **os.environ})  # for commands that start Python themselves
+    try:
+        lines: "list[bytes]" = []
+        for line in process.stdout or [] if show else []:
+            print(line.decode("utf-8", "replace"), end="")
+            lines.append(line)
+        out, said = process.communicate(text.encode("utf-8", "replace"))
+    except BaseException:
+        process.terminate()
+        process.communicate()
+        raise
+    out = b"".join(lines) + out
+    if process.returncode != 0:
+        raise failure(arguments[0], (out if show else said).decode("utf-8", "replace"), process.returncode)
+    return out.decode("utf-8", "replace")
+
+
+# Makes SIGTERM the end of a child whose parent ends in any way, also by SIGKILL, and becomes the program.
+_BOUND = ("import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15)\n"
+          "if os.getppid() == int(sys.argv[1]): os.execv(sys.argv[2], sys.argv[2:])")
+
+
+def start(arguments: Sequence[str], **options: Any) -> "subprocess.Popen[bytes]":
+    """Starts `hadal ARGUMENTS` in a session of its own: a terminal's Ctrl-C and a notebook's interrupt do not reach it. It gets
+    SIGTERM when the thread that started it ends. `options`: of subprocess.Popen."""
+    return subprocess.Popen([sys.executable, "-I", "-S", "-c", _BOUND, str(os.getpid()), find(), *arguments], start_new_session=True, **options)
+
+
+def failure(command: str, said: str, code: int) -> Refusal:
+    """The error of a program that wrote `said` to standard error and ended with `code` (below 0: by that signal).
+
+    Its message: the program's last line, without the prefix "hadal COMMAND:", and the indented lines behind it.
+    """
+    lines = said.strip().splitlines()
+    last = max((number for number, line in enumerate(lines) if _PREFIX.match(line)), default=None)
+    if last is None:
+        ended = f"ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        message = ": ".join([f"hadal {command} {ended}", *lines[-1:]])
+    else:
+        end = next((number for number in range(last + 1, len(lines)) if not lines[number].startswith(" ")), len(lines))
+        message = "\n".join([_PREFIX.sub("", lines[last]), *lines[last + 1:end]])
+    return Refusal(message, exit_code=code if code > 0 else 1)
+
+
+def summarize(runs: Sequence[str], options: Sequence[str] = ()) -> "dict[str, Any]":
     """What `hadal summary --format json` says of run directories. `options`: as --profile FILE."""
-    return json.loads(run(["summary", "--format", "json", *options, "--", *runs]))
+    return dict(json.loads(run(["summary", "--format", "json", *options, "--", *runs])))

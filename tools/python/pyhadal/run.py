@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import dataclasses
 import functools
 import json
 import os
 import re
-from typing import TYPE_CHECKING, Iterator
+import time
+from typing import TYPE_CHECKING, Any, Iterator, cast
 
 from pyhadal import program
+from pyhadal.files import check_outputs, write_whole
+from pyhadal.model import ModelCommands
 from pyhadal.packages import require
 from pyhadal.refusal import Refusal
 from pyhadal.table import Table
@@ -18,7 +24,7 @@ if TYPE_CHECKING:
     import pandas
 
 
-def read_events(run: str) -> Iterator[dict]:
+def read_events(run: str) -> Iterator[dict[str, Any]]:
     """Yields the events of RUN/metrics.jsonl (or of the file RUN itself) in order.
 
     Skips an unfinished last line: the run is writing, or was killed. Raises Refusal for a line inside that is not JSON, or
@@ -39,7 +45,7 @@ def read_events(run: str) -> Iterator[dict]:
                 yield event
 
 
-def _pandas():
+def _pandas() -> Any:
     """pandas. Raises Refusal, with the command that installs it, where it is missing."""
     require("pandas")
     import pandas
@@ -50,34 +56,54 @@ def _pandas():
 def read_metrics(run: str, event: str = "step") -> "pandas.DataFrame":
     """The events of one kind in RUN/metrics.jsonl, a row each. null becomes NaN; doubles keep their bits."""
     rows = [row for row in read_events(run) if row.get("event") == event]
-    return _pandas().DataFrame(rows).drop(columns="event", errors="ignore")
+    frame: "pandas.DataFrame" = _pandas().DataFrame(rows).drop(columns="event", errors="ignore")
+    return frame
 
 
-def parse_config(text: str) -> "dict[str, object]":
-    """The fields of a textproto by their paths: {"model.encoder_layers": 6, …}. A repeated field becomes a list."""
-    fields: dict = {}
-    path: list = []
-    # A comment, a string, a message's braces, or a word.
-    tokens = re.findall(r'#[^\n]*|"(?:[^"\\]|\\.)*"|[{}]|[^\s{}":#;,]+:?', text)
-    words = [token for token in tokens if not token.startswith("#")]
-    for index, word in enumerate(words):
-        if word == "{":
-            path.append(words[index - 1].rstrip(":"))
-        elif word == "}":
+# A comment, a string, a sign, or a word with the colon behind it.
+_TOKENS = re.compile(r'#[^\n]*|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|[{}\[\]<>,;]|[^\s{}\[\]<>"\'#;,:]+(?:\s*:)?|\S')
+
+
+def parse_config(text: str) -> "dict[str, Any]":
+    """The fields of a textproto by their paths: {"model.encoder_layers": 6, …}. A repeated field becomes a list.
+
+    Raises ValueError, IndexError or SyntaxError for what is no textproto.
+    """
+    fields: "dict[str, Any]" = {}
+    path: "list[str]" = []
+    name, in_list = "", False
+    for token in (token for token in _TOKENS.findall(text) if not token.startswith("#")):
+        if token in ("{", "<"):
+            path.append(name)
+            name = ""
+        elif token in ("}", ">"):
             path.pop()
-        elif index > 0 and words[index - 1].endswith(":") and not word.endswith(":"):
-            name = ".".join([*path, words[index - 1].rstrip(":")])
-            value = _value(word)
-            if name in fields:
-                known = fields[name] if isinstance(fields[name], list) else [fields[name]]
-                value = [*known, value]
-            fields[name] = value
+        elif token in ("[", "]"):
+            in_list = token == "["
+            fields[".".join([*path, name])] = [] if in_list else fields[".".join([*path, name])]
+            name = name if in_list else ""
+        elif token in (",", ";"):
+            pass
+        elif not name or token.endswith(":"):
+            name = token.rstrip(": \n")
+        else:
+            full, value = ".".join([*path, name]), _value(token)
+            if in_list or full in fields:
+                before = fields[full]
+                value = [*(before if isinstance(before, list) else [before]), value]
+            fields[full] = value
+            name = name if in_list else ""
+    if path:
+        raise ValueError(f"{path[-1]} has no end")
     return fields
 
 
 def _value(word: str) -> object:
-    if word.startswith('"'):
-        return re.sub(r"\\(.)", r"\1", word[1:-1])
+    if word[0] in "\"'":
+        text = str(ast.literal_eval(word))
+        with contextlib.suppress(UnicodeError):
+            text = text.encode("latin-1").decode("utf-8")  # octal escapes are bytes
+        return text
     if word in ("true", "false"):
         return word == "true"
     for kind in (int, float):
@@ -88,31 +114,62 @@ def _value(word: str) -> object:
     return word  # an enum's name
 
 
-class Run:
-    """A run directory. Each attribute is read when it is first used, and once: make another Run to see what came later."""
+@dataclasses.dataclass(frozen=True)
+class Status:
+    """How a run is. `state`: "queued" (Slurm's job waits), "running", "finished" (a limit of stop was reached), "saved" (on a signal or a
+    time limit: it can go on), "failed" (it ended otherwise), "not started", or "lost" (of another host: silent for a minute). `step`: the last one;
+    `total_steps`: stop.steps, 0: no limit; `reason`: of the end, in the program's words; `job`: Slurm's number, "" without one."""
 
-    def __init__(self, path: "str | os.PathLike"):
-        """`path`: the directory, or its metrics.jsonl. Raises Refusal if there is no such file."""
+    state: str
+    step: int
+    total_steps: int
+    reason: str = ""
+    job: str = ""
+
+
+class Picture:
+    """A picture that notebooks show. `svg`: its text."""
+
+    def __init__(self, svg: str):
+        self.svg = svg
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def save(self, path: "str | os.PathLike[str]") -> None:
+        """Writes a .svg. Raises Refusal for a file that is there and is not hadal's."""
+        check_outputs([os.fspath(path)])
+        write_whole(os.fspath(path), self.svg)
+
+
+class Run(ModelCommands):
+    """A run directory: its records as frames and pictures, and its model. Each attribute is read when it is first used, and once:
+    make another Run to see what came later."""
+
+    def __init__(self, path: "str | os.PathLike[str]"):
+        """`path`: the directory, or its metrics.jsonl. Raises Refusal if there is no such file, and no job was submitted for it."""
         path = os.path.normpath(os.fspath(path))
         self.path = os.path.dirname(path) or "." if os.path.isfile(path) else path
         self.name = os.path.basename(os.path.abspath(self.path))
         self.metrics_path = path if os.path.isfile(path) else os.path.join(path, "metrics.jsonl")
-        if not os.path.isfile(self.metrics_path):
+        if not os.path.isfile(self.metrics_path) and not os.path.isfile(self.path + ".textproto"):
             raise Refusal(f"{self.metrics_path}: no such file; is {self.path} a run directory?")
 
     def __repr__(self) -> str:
         return f"Run({self.path!r})"
 
     @functools.cached_property
-    def _events(self) -> "dict[str, list[dict]]":
-        kinds: dict = {}
+    def _events(self) -> "dict[str, list[dict[str, Any]]]":
+        kinds: "dict[str, Any]" = {}
         for event in read_events(self.metrics_path):
-            kinds.setdefault(event.get("event"), []).append(event)
+            kinds.setdefault(str(event.get("event")), []).append(event)
         return kinds
 
     def events(self, kind: str) -> "pandas.DataFrame":
         """The events of one kind, a row each, without the column `event`. Empty if there is none."""
-        return _pandas().DataFrame(self._events.get(kind, [])).drop(columns="event", errors="ignore")
+        columns = None if kind in self._events else {"sample": ["step", "text"], "diagnosis": ["step", "text"], "warning": ["step", "text"]}.get(kind)
+        frame: "pandas.DataFrame" = _pandas().DataFrame(self._events.get(kind, []), columns=columns).drop(columns="event", errors="ignore")
+        return frame
 
     @functools.cached_property
     def config(self) -> "dict[str, object]":
@@ -144,6 +201,66 @@ class Run:
         if not known:
             raise Refusal(f"{self.metrics_path}: has no step yet")
         raise Refusal(f"{self.metrics_path}: no line has '{metric}'; available: {', '.join(known)}")
+
+    def plot(self, metric: str = "nll", *others: "Run", depth: str = "") -> Picture:
+        """A number of event step over the steps, of this run and of `others`: lines; dots: the same number at validations.
+
+        `depth`: above it the depth map of this number of each run. Raises Refusal, with the names that exist, for a number that no
+        step has.
+        """
+        require("matplotlib", "numpy")
+        from pyhadal import plot
+        from pyhadal.curve import read_map
+
+        series = []
+        for place, run in enumerate([self, *others]):
+            steps, values = zip(*run.points(metric))
+            series.append(plot.Series(run.name, steps, values, place))
+            dots = [event for event in run._events.get("validation", []) if _is_number(event.get(metric))]
+            if dots:
+                series.append(plot.Series(f"{run.name}: validation", [event["step"] for event in dots], [event[metric] for event in dots],
+                                          place, dots=True))
+        maps = [read_map(run, run.name, depth) for run in (self, *others)] if depth else []
+        return Picture(plot.standalone(plot.curve_with_maps(series, metric, maps, depth)))
+
+    def depth_map(self, series: str = "parameter_gradient", *others: "Run") -> Picture:
+        """A number of every sublayer (upwards, the encoder below the decoder) over the recorded steps (to the right), of this run and of
+        `others` on one scale. `series`: docs/metrics.md, event depth. Raises Refusal if it was not recorded (instruments.enabled)."""
+        require("matplotlib", "numpy")
+        from pyhadal import plot
+        from pyhadal.curve import read_map
+
+        maps = [read_map(run, run.name, series) for run in (self, *others)]
+        title, unit, logarithmic = plot.DEPTH_SERIES[series]
+        return Picture(plot.standalone(plot.depth_maps(maps, title, unit, logarithmic=logarithmic, width=2 + 4.0 * min(len(maps), 3))))
+
+    def report(self, out: "str | os.PathLike[str] | None" = None) -> str:
+        """Writes the page of `hadal report`, with .json and .md beside it, and returns its path: report.html in the run directory, or
+        `out`. Raises Refusal in the program's words."""
+        program.run(["report", self.path, *(["--out", os.fspath(out)] if out else [])])
+        return f"{os.fspath(out)}.html" if out else os.path.join(self.path, "report.html")
+
+    def status(self) -> Status:
+        """How the run is now, from what it and Slurm record. Of a run on another host, "running" is up to a minute late."""
+        from pyhadal.cluster import find_job
+
+        events = list(read_events(self.metrics_path)) if os.path.isfile(self.metrics_path) else []
+        starts = [number for number, event in enumerate(events) if event.get("event") == "run"]
+        last = events[starts[-1]:] if starts else []
+        step = max((event["step"] for event in events if event.get("event") == "step"), default=0)
+        reason = next((str(event["reason"]) for event in last if event.get("event") == "finish"), "")
+        ended = "saved" if reason.startswith("stopped") else "finished" if reason else "failed" if starts else "not started"
+        state = _owner_state(os.path.join(self.path, "checkpoints", "attempt")) or ended
+        job, queue = find_job(self.path) or ("", "")
+        if queue in ("PENDING", "REQUEUED", "CONFIGURING"):
+            state = "queued"
+        return Status(state, step, int(last[0].get("total_steps", 0)) if last else 0, "" if state == "running" else reason, job)
+
+    def submit(self, **options: Any) -> str:
+        """Goes on with the run as a Slurm job of its own config. Returns the job's number. Arguments and errors: `pyhadal.submit`."""
+        from pyhadal.cluster import submit
+
+        return submit(self.path, run_dir=self.path, **options)
 
     def narrow(self, *columns: str) -> None:
         """Keeps these columns of `metrics` alone: so that many long runs fit into memory."""
@@ -177,7 +294,7 @@ class Run:
         names = sorted(name for name in (os.listdir(folder) if os.path.isdir(folder) else [])
                        if re.fullmatch(r"step_\d{8,}", name))
         rows = [{"step": int(name[5:]), "path": os.path.join(folder, name)} for name in names]
-        frame = _pandas().DataFrame(rows, columns=["step", "path"])
+        frame: "pandas.DataFrame" = _pandas().DataFrame(rows, columns=["step", "path"])
         for pointer in ("latest", "best"):
             frame[pointer] = [name == _pointed(os.path.join(folder, pointer)) for name in names]
         return frame
@@ -210,18 +327,39 @@ class Run:
         return [event["step"] for event in recorded], np.array(values, float) if values else np.empty((0, 0))
 
     @functools.cached_property
-    def _summarized(self) -> dict:
+    def _summarized(self) -> "dict[str, Any]":
         return program.summarize([self.path])
 
     @property
-    def summary(self) -> dict:
+    def summary(self) -> "dict[str, Any]":
         """What `hadal summary --format json` says of the run: where its time went, its diagnoses. Needs the program."""
-        return self._summarized["runs"][0]
+        return dict(self._summarized["runs"][0])
 
     @property
     def tables(self) -> "list[Table]":
         """The tables of `hadal summary`, which print as text, Markdown, HTML, LaTeX and CSV. Needs the program."""
         return [Table.from_json(table) for table in self._summarized["tables"]]
+
+
+def _owner_state(path: str) -> str:
+    """ "running" or "lost" by the record of a run's owner (pipeline/checkpoint/run_owner.h); "": it has ended, or there is none."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            _, _, place, process, _, heartbeats = file.read().splitlines()[:6]
+        silence = time.time() - os.stat(path).st_mtime
+    except (OSError, ValueError):
+        return ""
+    if heartbeats.strip() == "ended":
+        return ""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            here = f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
+        if here != place.strip():
+            return "running" if silence < 60 else "lost"
+        with open(f"/proc/{process.split()[0]}/stat", encoding="utf-8", errors="replace") as file:
+            return "running" if file.read().rpartition(")")[2].split()[19] == process.split()[1] else ""
+    except OSError:
+        return ""
 
 
 def _is_number(value: object) -> bool:
@@ -231,7 +369,7 @@ def _is_number(value: object) -> bool:
 def _number(value: object) -> float:
     if value is None:
         return float("nan")
-    return float("inf") if isinstance(value, str) else float(value)
+    return float("inf") if isinstance(value, str) else float(cast(float, value))
 
 
 def _pointed(path: str) -> str:

@@ -8,7 +8,7 @@ import html
 import io
 import re
 import unicodedata
-from typing import Sequence, Union
+from typing import Any, Iterable, Sequence, Union
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Table:
                           Cell(str(cell), None if isinstance(cell, str) else cell) for cell in cells])
 
     @classmethod
-    def from_json(cls, table: dict) -> "Table":
+    def from_json(cls, table: "dict[str, Any]") -> "Table":
         """A table of `hadal summary --format json`."""
         rows = [[Cell(text, value) for text, value in zip(texts, values)]
                 for texts, values in zip(table["rows"], table["values"])]
@@ -94,7 +94,7 @@ class Table:
         return out.getvalue()
 
 
-def _bars(cells: "Sequence[str]") -> str:
+def _bars(cells: "Iterable[str]") -> str:
     return "| " + " | ".join(cells) + " |\n"
 
 

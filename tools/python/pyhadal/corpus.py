@@ -1,0 +1,114 @@
+"""Text → a vocabulary and a corpus, by `hadal prepare`."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from typing import Any, Iterable, Iterator, Sequence, Union
+
+from pyhadal import program
+from pyhadal.group import plain
+from pyhadal.model import flags
+from pyhadal.refusal import Refusal
+
+Path = Union[str, "os.PathLike[str]"]
+
+
+class Corpus:
+    """A folder that `hadal prepare` wrote: a vocabulary, and the prefixes of the corpora `train`, `validation`, `test` (None: there is
+    no such text). `samples`: training pairs, or texts. `vocabulary_size`: ids of the target. `report`: cleaning.json."""
+
+    def __init__(self, path: Path):
+        """Raises Refusal if the folder has no training corpus."""
+        self.path = os.path.normpath(os.fspath(path))
+        self.train = self._prefix("train")
+        self.validation, self.test = self._prefix("valid"), self._prefix("test")
+        if self.train is None:
+            raise Refusal(f"{self.path}: has no train.json; is it a folder of `hadal prepare`?")
+        with open(self.train + ".json", encoding="utf-8") as file:
+            facts = json.load(file)
+        self.samples, self.vocabulary_size = int(facts["samples"]), int(facts["target_vocabulary"]["size"])
+
+    def _prefix(self, split: str) -> "str | None":
+        prefix = os.path.join(self.path, split)
+        return prefix if os.path.isfile(prefix + ".json") else None
+
+    @property
+    def report(self) -> "dict[str, Any]":
+        with open(os.path.join(self.path, "cleaning.json"), encoding="utf-8") as file:
+            return dict(json.load(file))
+
+    def __repr__(self) -> str:
+        return f"Corpus({self.path!r}: {self.samples:,} samples, {self.vocabulary_size:,} ids)"
+
+
+def prepare(train: Any, valid: Any = None, test: Any = None, *, out: Path, direction: str = "", **options: Any) -> Corpus:
+    """Makes a vocabulary and a corpus in the folder `out`. Texts (`train`, and `valid` and `test` that are held out) are one of:
+
+    - pairs: an iterable of (source, target); or a pandas DataFrame or datasets.Dataset with the columns or, in a column
+      `translation`, the keys `source` and `target`, or those that `direction` names: "de-en"
+    - files: (SOURCE, TARGET), with line n of one the translation of line n of the other; or with `direction` one file of both
+    - texts of a language model: an iterable of str; a frame or Dataset with the column `text`; with `monolingual=True` a file
+
+    A str is a path. `options`: of `hadal prepare`, with _ for -, as `vocab_size=2000, drop_duplicates=True, overwrite=True`.
+    Raises Refusal, in the program's words: what is not text, options that do not go together, a folder that has a corpus.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        words: "list[str]" = []
+        for split, text in (("train", train), ("valid", valid), ("test", test)):
+            if text is None:
+                continue
+            files, kind = _files(text, direction, os.path.join(folder, f"{split}.jsonl"))
+            words += [f"--{split}", *files]
+            if kind == "pairs":
+                options["direction"] = direction or "source-target"
+            elif kind == "texts":
+                options["monolingual"] = True
+            elif direction:
+                options["direction"] = direction
+        program.run(["prepare", *words, "--out", os.fspath(out), *flags(options)])
+    return Corpus(out)
+
+
+def _files(text: Any, direction: str, path: str) -> "tuple[list[str], str]":
+    """The files of a text, and what they hold: "files" that were there; "pairs" or "texts" that are now in `path`, JSON Lines."""
+    if isinstance(text, (str, os.PathLike)):
+        return [os.fspath(text)], "files"
+    if isinstance(text, tuple) and len(text) == 2 and all(isinstance(each, (str, os.PathLike)) for each in text):
+        return [os.fspath(each) for each in text], "files"
+    kind, names = "", direction.split("-") if direction else ["source", "target"]
+    with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
+        for number, row in enumerate(_rows(text, names)):
+            this = "texts" if isinstance(row, str) else "pairs"
+            if kind not in ("", this):
+                raise Refusal(f"row {number} is of {this}, those before are of {kind}; give pairs or texts")
+            kind = this
+            file.write(json.dumps({"text": row} if isinstance(row, str) else dict(zip(names, row)), ensure_ascii=False) + "\n")
+    if not kind:
+        raise Refusal("the text has no rows")
+    return [path], kind
+
+
+def _rows(text: Any, names: "Sequence[str]") -> "Iterator[str | tuple[str, str]]":
+    """(source, target), or a text, of each row."""
+    columns = [str(name) for name in getattr(text, "column_names", None) or getattr(text, "columns", [])]
+    if "translation" in columns:
+        for row in text["translation"]:
+            yield _pair([row[name] for name in names] if set(names) <= set(row) else [], len(names))
+    elif columns and set(names) <= set(columns):
+        yield from ((str(source), str(target)) for source, target in zip(text[names[0]], text[names[1]]))
+    elif "text" in columns:
+        yield from (str(each) for each in text["text"])
+    elif columns:
+        raise Refusal(f"no columns {' and '.join(names)} or text; there are {', '.join(columns)}: name two in direction, as \"de-en\"")
+    else:
+        rows: "Iterable[Any]" = text
+        for row in rows:
+            yield row if isinstance(row, str) else _pair(plain(row), 2)
+
+
+def _pair(row: Any, count: int) -> "tuple[str, str]":
+    if not isinstance(row, (list, tuple)) or len(row) != count or not all(isinstance(side, str) for side in row):
+        raise Refusal(f"a row is not a source and a target: {str(row)[:80]}")
+    return row[0], row[1]
