@@ -157,9 +157,6 @@ FullestStage RecomputeToFit(const ModelPlan& plan, int64_t limit_bytes, const St
     runs.insert(runs.end(), choice.runs.begin(), choice.runs.end());
     if (bytes > fullest.bytes) fullest = {stage, bytes};
   }
-  std::ranges::sort(runs, {}, &RecomputeRun::first);
-  const auto last = std::ranges::unique(runs, {}, &RecomputeRun::length);
-  runs.erase(last.begin(), last.end());
   SetRecompute(plan, std::move(runs), pipeline);
   pipeline.recompute_fit = std::move(fit);
   return fullest;

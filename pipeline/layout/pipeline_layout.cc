@@ -282,6 +282,9 @@ absl::StatusOr<PipelineLayout> MakePipelineLayout(const ModelPlan& plan, const B
 
 void SetRecompute(const ModelPlan& plan, std::vector<RecomputeRun> runs, PipelineLayout& pipeline) {
   HADAL_CHECK(LongestLength(runs) == 0 || pipeline.schedule == WithOnePending(pipeline.schedule));
+  std::ranges::sort(runs, {}, &RecomputeRun::first);
+  const auto merged = std::ranges::unique(runs, {}, &RecomputeRun::length);
+  runs.erase(merged.begin(), merged.end());
   pipeline.recompute = std::move(runs);
   pipeline.recomputed.clear();
   for (const SublayerRecord& record : plan.sublayers) {

@@ -15,6 +15,8 @@ namespace hadal {
 namespace {
 
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
+constexpr size_t kExactSegments = 64;
+constexpr double kTolerance = 0.002;
 
 // As Chunk::PlaceParts divides what a part saves.
 struct SavedSizes {
@@ -138,8 +140,8 @@ struct Problem {
   int64_t limit_bytes = 0;  // for the others
   double price = 0;         // of a byte
   double lower_bound = 0;
-  std::vector<Rest> fewest = {},
-                    cheapest = {};  // from each node: with the fewest bytes; with the least cost + price·bytes
+  std::vector<Rest> fewest = {};    // from each node, with the fewest bytes
+  std::vector<Rest> cheapest = {};  // from each node, with the least cost + price·bytes
 
   std::vector<Rest> Rests(double of_cost, double of_byte) const;
   // REQUIRES: some plan fits, and keeping all does not.
@@ -229,15 +231,6 @@ std::vector<Problem> FittingProblems(const RecomputeGraph& graph, int64_t limit_
   return problems;
 }
 
-// Of a recomputed segment.
-double LeastCost(const RecomputeGraph& graph) {
-  double least = kUnbounded;
-  for (const std::vector<RecomputeStep>& steps : graph.steps) {
-    for (const RecomputeStep& step : steps) least = step.length > 0 ? std::min(least, step.cost) : least;
-  }
-  return least;
-}
-
 // Of the last node's first label.
 std::vector<RecomputeRun> RunsOf(const RecomputeGraph& graph, const std::vector<std::vector<Label>>& labels) {
   std::vector<RecomputeRun> runs;
@@ -257,14 +250,9 @@ RecomputeGraph MakeRecomputeGraph(const ModelPlan& plan, const PipelineLayout& p
     const int32_t last = pipeline.last_sublayer(rank, c);
     for (int32_t begin = pipeline.first_sublayer(rank, c), end = begin; begin < last; begin = end) {
       const SublayerRecord& record = plan.sublayers[begin];
-      for (end = begin + 1;
-           end < last && plan.sublayers[end].layer >= 0 && plan.sublayers[end].stack == record.stack;) {
-        ++end;
-      }
-      if (record.layer >= 0)
-        maker.Add(begin, end);
-      else
-        end = begin + 1;
+      while (end < last && plan.sublayers[end].stack == record.stack && plan.sublayers[end].layer >= 0) ++end;
+      if (end > begin) maker.Add(begin, end);
+      end = std::max(end, begin + 1);
     }
   }
   graph.steps.emplace_back();
@@ -286,11 +274,14 @@ RecomputeChoice ChooseRecompute(const RecomputeGraph& graph, int64_t limit_bytes
   }
   std::ranges::sort(problems, {}, &Problem::lower_bound);
   choice.cost = kUnbounded;
-  // The least cost is hardly ever more above the bound than a step's: what is far above it is looked at last.
-  for (double above = LeastCost(graph); choice.cost == kUnbounded; above *= 4) {
+  // Of many segments, a plan that is hardly better is not looked for.
+  const double better = graph.sublayers.size() > kExactSegments ? 1 - kTolerance : 1;
+  // The least cost is hardly ever above the bound by more than a sublayer's: what is far above it is looked at last.
+  const double one_sublayer = problems.front().fewest.front().cost / static_cast<double>(graph.sublayers.size());
+  for (double above = one_sublayer; choice.cost == kUnbounded; above *= 4) {
     choice.lower_bound = kUnbounded;
     for (const Problem& problem : problems) {
-      const double enough = std::min(choice.cost, problems.front().lower_bound + above);
+      const double enough = std::min(better * choice.cost, problems.front().lower_bound + above);
       if (problem.lower_bound >= enough) break;
       bool exact = true;
       const std::vector<std::vector<Label>> labels = problem.Follow(enough, exact);
@@ -300,7 +291,7 @@ RecomputeChoice ChooseRecompute(const RecomputeGraph& graph, int64_t limit_bytes
       choice = {RunsOf(graph, labels), cheapest.cost, choice.lower_bound, cheapest.bytes + problem.buffer_bytes};
     }
   }
-  choice.lower_bound = std::min(choice.lower_bound, choice.cost);
+  choice.lower_bound = std::min(choice.lower_bound, better * choice.cost);
   return choice;
 }
 

@@ -5,9 +5,12 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "layers/model_plan.h"
+#include "pipeline/engine/memory_fit.h"
 #include "runtime/data/packed_batch.h"
 #include "tests/integration/pipeline_run.h"
 #include "tests/support/corpus_of.h"
@@ -123,7 +126,7 @@ TEST(BitIdentityTest, EveryAxis) {
 }
 
 // Kept and recomputed segments of any length beside each other. Regions of the arena lie apart, and nothing may write
-// between them.
+// between them. Arenas have the planned bytes.
 TEST(BitIdentityTest, RandomPlansOfRecomputation) {
   std::minstd_rand random(7);
   const auto below = [&random](uint32_t count) { return static_cast<int>(random() / 8 % count); };
@@ -131,6 +134,7 @@ TEST(BitIdentityTest, RandomPlansOfRecomputation) {
                                       ResidualMethod::kMhc, ResidualMethod::kAttnRes}) {
     RunSpec base = BaseSpec(method, 32);
     base.steps = 2;
+    const ModelPlan plan = ModelPlan::Make(base.model);
     const Corpus corpus = RandomCorpusFor(base.model, 400, 24, 5);
     const RunOutcome reference = Train(base, corpus);
     for (int i = 0; i < 4; ++i) {
@@ -142,12 +146,19 @@ TEST(BitIdentityTest, RandomPlansOfRecomputation) {
           RunsSeveralChunks(spec.pipeline.schedule) && spec.pipeline.schedule != ScheduleKind::kGpipe;
       spec.pipeline.chunks = interleaves ? 2 : 1;
       std::string text = std::string(ToString(spec.pipeline.schedule));
-      for (int32_t first = below(4); first < std::ssize(ModelPlan::Make(spec.model).sublayers); first += 1 + below(4)) {
+      for (int32_t first = below(4); first < std::ssize(plan.sublayers); first += 1 + below(4)) {
         spec.pipeline.recompute.push_back({.first = first, .length = below(4)});
         text += " " + std::to_string(first) + ":" + std::to_string(spec.pipeline.recompute.back().length);
       }
-      EXPECT_EQ(FirstDifference(reference, Train(spec, corpus)), "")
-          << ResidualMethodName(method) << ", " << spec.ranks << " ranks, " << text;
+      SCOPED_TRACE(absl::StrCat(ResidualMethodName(method), ", ", spec.ranks, " ranks, ", text));
+      const RunOutcome outcome = Train(spec, corpus);
+      EXPECT_EQ(FirstDifference(reference, outcome), "");
+      const auto pipeline =
+          MakePipelineLayout(plan, spec.batch, spec.pipeline, spec.ranks, 0, {.free_links = true}).value();
+      const std::vector<ArenaLayout> planned = TrainingLayouts(plan, pipeline, Stream::Cpu(1)).value();
+      for (int rank = 0; rank < spec.ranks; ++rank) {
+        EXPECT_EQ(outcome.arena_bytes[rank], planned[rank].total_bytes()) << rank;
+      }
     }
   }
 }

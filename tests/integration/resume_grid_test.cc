@@ -75,6 +75,10 @@ class ResumeGridTest : public ::testing::Test {
     options.pipeline.replicas = grid.replicas;
     options.pipeline.schedule = grid.schedule;
     options.pipeline.chunks = grid.chunks;
+    // Each grid recomputes other sublayers, where its schedule remains the same.
+    for (int32_t s = 0; s < 12 && WithOnePending(grid.schedule) == grid.schedule; s += grid.stages + grid.replicas) {
+      options.pipeline.recompute.push_back({.first = s, .length = (s + grid.stages) % 4});
+    }
     LossSink sink;
     InProcessWorld world(grid.stages * grid.replicas);
     initial_bytes_ = 0;

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "layers/parameter_store.h"
-#include "pipeline/engine/engine.h"
 #include "pipeline/layout/pipeline_layout.h"
 #include "pipeline/layout/slice_ownership.h"
 #include "pipeline/schedule/schedule_replay.h"
@@ -19,27 +18,6 @@ GridShape GridOf(const LayoutPrediction& layout) {
 }
 
 }  // namespace
-
-LayoutMemory::LayoutMemory(const ModelPlan& model, const Machine& machine, const Stream& stream, int64_t limit_bytes)
-    : model_(model), machine_(machine), stream_(stream), limit_bytes_(limit_bytes) {}
-
-int64_t LayoutMemory::Room(const PipelineLayout& pipeline) const {
-  const int64_t driver = machine_.device() == DeviceKind::kCpu ? 0 : DriverBytes(model_, pipeline);
-  const int64_t room = machine_.memory_bytes - std::max<int64_t>(0, driver - machine_.reserved_bytes);
-  return limit_bytes_ > 0 ? std::min(room, limit_bytes_) : room;
-}
-
-int64_t LayoutMemory::Bytes(const PipelineLayout& pipeline, int stage) const {
-  return LimitedBytes(RankParts(model_, pipeline, stage, stream_, Purpose::kTraining).layout, machine_.device());
-}
-
-FullestStage LayoutMemory::Fullest(const PipelineLayout& pipeline, int64_t enough) const {
-  FullestStage fullest;
-  for (int stage = 0; stage < pipeline.shape.stages && fullest.bytes <= enough; ++stage) {
-    if (const int64_t bytes = Bytes(pipeline, stage); bytes > fullest.bytes) fullest = {stage, bytes};
-  }
-  return fullest;
-}
 
 absl::StatusOr<const std::vector<SublayerSeconds>*> LayoutBounds::Seconds(const BatchOptions& batch, bool recompute) {
   const std::pair key(batch.micro_batches, recompute);

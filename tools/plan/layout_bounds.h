@@ -25,40 +25,11 @@
 
 #include "absl/status/statusor.h"
 #include "layers/model_plan.h"
-#include "pipeline/engine/memory_fit.h"
-#include "pipeline/layout/pipeline_layout.h"
 #include "pipeline/options/train_options.h"
-#include "runtime/stream.h"
 #include "tools/plan/layout_prediction.h"
 #include "tools/plan/step_costs.h"
 
 namespace hadal {
-
-// LayoutMemory computes the bytes that the ranks of a planned pipeline take on a machine's devices. The arenas are laid
-// out as in training (engine.h), stage by stage, so that a search can stop at the first rank that does not fit.
-//
-// A device holds a rank if LimitedBytes (memory_fit.h) are at most
-//   memory_gib − max(reserved_gib, DriverBytes)      and pipeline.memory_limit_bytes, if set
-// Threads: const, pure. Time: 4 µs a sublayer of a stage.
-class LayoutMemory {
- public:
-  // `model` and `machine` must outlive the object. `stream`: of the machine's kind of device; may be
-  // Stream::ForLayouts. `limit_bytes`: pipeline.memory_limit_bytes.
-  LayoutMemory(const ModelPlan& model, const Machine& machine, const Stream& stream, int64_t limit_bytes);
-
-  // The most that a rank of this plan may take.
-  int64_t Room(const PipelineLayout& pipeline) const;
-  // Of the stages of replica pipeline.replica, the one that takes the most, or the first that takes more than `enough`.
-  FullestStage Fullest(const PipelineLayout& pipeline, int64_t enough = std::numeric_limits<int64_t>::max()) const;
-
- private:
-  int64_t Bytes(const PipelineLayout& pipeline, int stage) const;
-
-  const ModelPlan& model_;
-  const Machine& machine_;
-  const Stream stream_;
-  const int64_t limit_bytes_;
-};
 
 class LayoutBounds {
  public:

@@ -12,6 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "layers/device_support.h"
+#include "pipeline/engine/engine.h"
+#include "pipeline/engine/memory_fit.h"
 #include "pipeline/schedule/partition.h"
 #include "runtime/status_macros.h"
 #include "tools/output/human_units.h"
@@ -49,7 +51,6 @@ class Search {
         model_(PlannedModel(options, machine.device())),
         stream_(Stream::ForLayouts(machine.device(), threads)),
         layout_machine_{costs, machine.devices_per_node},
-        memory_(model_, machine, stream_, options.pipeline.memory_limit_bytes),
         bounds_(model_, options.batch, layout_machine_) {}
 
   // The result's `best` is empty if nothing fits.
@@ -77,6 +78,11 @@ class Search {
   // The borders for this many pieces; nullptr if the model cannot be cut so.
   const std::vector<int32_t>* Borders(const PipelineOptions& pipeline);
   absl::StatusOr<PipelineLayout> LayoutOf(const LayoutPrediction& layout, const std::vector<int32_t>& borders) const;
+  // The most that a rank's LimitedBytes (memory_fit.h) may be:
+  //   memory_gib − max(reserved_gib, DriverBytes)      and pipeline.memory_limit_bytes, if set
+  int64_t Room(const PipelineLayout& pipeline) const;
+  // Of the stages of replica pipeline.replica, the one that takes the most.
+  FullestStage Fullest(const PipelineLayout& pipeline) const;
   // Whether the stages of one replica fit, recomputing as little as they must if that is the search's to choose.
   bool Fits(LayoutPrediction& layout, PipelineLayout& pipeline);
   // Refines one entry by one level; a null layout drops it.
@@ -97,7 +103,6 @@ class Search {
   const ModelPlan model_;
   const Stream stream_;
   const LayoutMachine layout_machine_;
-  const LayoutMemory memory_;
   LayoutBounds bounds_;
   std::map<int, std::optional<std::vector<int32_t>>> borders_;  // by pieces
   LayoutSearch result_;
@@ -147,14 +152,27 @@ void Search::NoteTooLarge(const LayoutPrediction& layout, const FullestStage& fu
   if (std::ssize(nearest_) > kNearest) nearest_.pop_back();
 }
 
+int64_t Search::Room(const PipelineLayout& pipeline) const {
+  const int64_t driver = machine_.device() == DeviceKind::kCpu ? 0 : DriverBytes(model_, pipeline);
+  const int64_t room = machine_.memory_bytes - std::max<int64_t>(0, driver - machine_.reserved_bytes);
+  const int64_t limit = options_.pipeline.memory_limit_bytes;
+  return limit > 0 ? std::min(room, limit) : room;
+}
+
+FullestStage Search::Fullest(const PipelineLayout& pipeline) const {
+  FullestStage fullest;
+  for (int stage = 0; stage < pipeline.shape.stages; ++stage) {
+    const RankParts parts(model_, pipeline, stage, stream_, Purpose::kTraining);
+    const int64_t bytes = LimitedBytes(parts.layout, machine_.device());
+    if (bytes > fullest.bytes) fullest = {stage, bytes};
+  }
+  return fullest;
+}
+
 bool Search::Fits(LayoutPrediction& layout, PipelineLayout& pipeline) {
-  const int64_t room = memory_.Room(pipeline);
-  // What does not fit is laid out as far as needed to see that others are nearer.
-  const bool all_near = std::ssize(nearest_) < kNearest;
-  const int64_t enough = all_near ? std::numeric_limits<int64_t>::max() : std::max(room, nearest_.back().fullest.bytes);
+  const int64_t room = Room(pipeline);
   const bool chooses = layout.pipeline.recompute_every == kAnyLength;
-  const FullestStage fullest =
-      chooses ? RecomputeToFit(model_, room, stream_, pipeline) : memory_.Fullest(pipeline, enough);
+  const FullestStage fullest = chooses ? RecomputeToFit(model_, room, stream_, pipeline) : Fullest(pipeline);
   layout.pipeline.recompute_every = LongestLength(pipeline.recompute);
   if (chooses && layout.pipeline.recompute_every > 0) layout.pipeline.recompute = pipeline.recompute;
   layout.recompute_fit = pipeline.recompute_fit;
@@ -200,7 +218,7 @@ absl::Status Search::List(const LayoutPrediction& layout) {
   HADAL_ASSIGN_OR_RETURN(PlanReport report,
                          MakePlanReport(run, layout.ranks(), stream_, costs_, machine_.devices_per_node));
   report.pipeline.recompute_fit = layout.recompute_fit;
-  const int64_t room = memory_.Room(report.pipeline);
+  const int64_t room = Room(report.pipeline);
   const auto fullest = std::ranges::max_element(
       report.layouts, {}, [&](const ArenaLayout& arena) { return LimitedBytes(arena, report.device); });
   if (const int64_t bytes = LimitedBytes(*fullest, report.device); bytes > room) {

@@ -105,6 +105,23 @@ TEST_F(MemoryFitTest, TheLimitThatNothingMeetsIsRefusedWithTheLeastThatCould) {
   EXPECT_EQ(Fit(automatic, least - 1).status().code(), absl::StatusCode::kResourceExhausted);
 }
 
+// On a device a kept segment has other bytes than its sublayers have as segments.
+TEST_F(MemoryFitTest, EveryLimitBetweenTheFewestBytesAndAllIsMet) {
+  ModelPlan plan = plan_;
+  plan.compute_storage = Storage::kBFloat16;
+  const Stream device = Stream::ForLayouts(DeviceKind::kCuda, 1);
+  PipelineLayout pipeline = MakePipelineLayout(plan, kBatch, {.recompute_every = 1}, kRanks).value();
+  const int64_t least = RecomputeToFit(plan, 0, device, pipeline).bytes;
+  const int64_t most = std::ranges::max(pipeline.recompute_fit.bytes_without);
+  for (int i = 0; i <= 16; ++i) {
+    const int64_t limit = least + (most - least) * i / 16;
+    RecomputeToFit(plan, limit, device, pipeline);
+    for (const ArenaLayout& layout : TrainingLayouts(plan, pipeline, device).value()) {
+      EXPECT_LE(LimitedBytes(layout, DeviceKind::kCuda), limit) << i;
+    }
+  }
+}
+
 TEST_F(MemoryFitTest, EveryRankHasItsOwnReplicasPlan) {
   const PipelineOptions options{.replicas = kRanks, .recompute_auto = true};
   for (int rank = 0; rank < kRanks; ++rank) {
