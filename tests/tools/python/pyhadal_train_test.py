@@ -245,7 +245,7 @@ class TrainTest(unittest.TestCase):
         self.addCleanup(ctypes.CDLL(None).prctl, 36, 0)
         self.run_.close()  # no other child
         config = self.path("endless.textproto")
-        pyhadal.Config(ENDLESS).write(config)
+        pyhadal.Config(ENDLESS, {"stop.steps": 2000}).write(config)  # not endless: it would be left over where this fails
         kernel = subprocess.Popen([sys.executable, "-c", textwrap.dedent(f"""
             import pyhadal, os, signal
             from pyhadal import jobs

@@ -14,8 +14,6 @@ from typing import Any, Sequence
 from pyhadal.refusal import Refusal
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
-# Where the wheel, `cmake --install` and the source tree have configs/ and launch/, seen from the package.
-_ROOTS = (os.path.join(_PACKAGE, "share", "hadal"), os.path.join(_PACKAGE, *[os.pardir] * 2), os.path.join(_PACKAGE, *[os.pardir] * 3))
 _INSTALLED = os.path.join(_PACKAGE, "bin", "hadal")  # by a wheel
 
 
@@ -28,23 +26,28 @@ def main() -> None:
 
 
 def find() -> str:
-    """The program: $HADAL (set by hadal itself when it starts this package), the wheel's, beside this Python, on PATH, or the
-    source tree's build. Raises Refusal if there is none."""
-    built = os.path.join(_ROOTS[2], "build", "release", "hadal")
-    beside = [_INSTALLED, os.path.join(os.path.dirname(sys.executable), "hadal")]
-    for candidate in (os.environ.get("HADAL"), *beside, shutil.which("hadal"), built):
+    """The program: $HADAL (set by hadal itself when it starts this package), the wheel's, beside this Python, that of `cmake
+    --install`, on PATH, or the source tree's build. Raises Refusal if there is none."""
+    ours = [os.path.join(_PACKAGE, path) for path in ("../../../../bin/hadal", "../../../build/release/hadal")]
+    beside = os.path.join(os.path.dirname(sys.executable), "hadal")
+    for candidate in (os.environ.get("HADAL"), _INSTALLED, beside, ours[0], shutil.which("hadal"), ours[1]):
         if candidate and os.access(candidate, os.X_OK):
-            return candidate
+            return os.path.normpath(candidate)
     raise Refusal("the program hadal was not found: put it on PATH, or name it in HADAL")
 
 
 def shipped(*parts: str) -> str:
-    """The path of a file that is installed with the program, as shipped("configs", "base.textproto"). Raises Refusal."""
-    for root in _ROOTS:
+    """The path of a file that comes with the program, as shipped("configs", "base.textproto"): of the wheel, of `cmake --install`, or of
+    the source tree. Raises Refusal."""
+    roots = [os.path.join(_PACKAGE, up) for up in ("share/hadal", "../..", "../../..")]
+    if not any(os.path.exists(os.path.join(root, "configs", "run.proto")) for root in roots):  # the package alone is installed
+        program = os.path.dirname(os.path.realpath(find()))
+        roots = [os.path.join(program, up) for up in ("../share/hadal", "../..")]
+    for root in roots:
         path = os.path.normpath(os.path.join(root, *parts))
         if os.path.exists(path):
             return path
-    raise Refusal(f"{'/'.join(parts)}: no such file beside the package in {_PACKAGE}")
+    raise Refusal(f"{'/'.join(parts)}: no such file of hadal's; looked in {', '.join(map(os.path.normpath, roots))}")
 
 
 _PREFIX = re.compile(r"hadal [a-z-]+( [a-z-]+)?( \[[^\]]*\])?: ")  # of errors

@@ -33,7 +33,7 @@ class Field:
     values: "tuple[str, ...]" = ()
     excludes: "tuple[str, ...]" = ()
 
-    def accepts(self, value: Any) -> bool:
+    def accepts(self, value: object) -> bool:
         """Whether the program would take the value, by this field's type and limits alone."""
         if self.repeated:
             one = dataclasses.replace(self, repeated=False)
@@ -43,6 +43,7 @@ class Field:
         if self.type is None or type(value) is not self.type:
             return False
         if self.range:
+            assert isinstance(value, (int, float))
             low, high = (float(end) for end in self.range[1:-1].split(","))
             return (value > low or (value == low and self.range[0] == "[")) and (value < high or (value == high and self.range[-1] == "]"))
         return not self.values or value in self.values
