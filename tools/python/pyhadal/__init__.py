@@ -6,6 +6,7 @@
 
 Run, read_metrics    what is on disk
 Table                rows that print as text, Markdown, HTML, LaTeX and CSV
+configs              the folder of the ready-made configs
 Refusal              the error for what the user named
 `python3 -m pyhadal --help` is the command line that `hadal report` and others start. pandas, matplotlib and jinja2 are
 imported when they are used.
@@ -22,4 +23,9 @@ from pyhadal.refusal import Refusal
 from pyhadal.run import Run, read_metrics
 from pyhadal.table import Cell, Table
 
-__all__ = ["Cell", "Refusal", "Run", "Table", "read_metrics"]
+# The folder of the ready-made configs: of a wheel, of an installed hadal, of the source tree, or "".
+_here = os.path.dirname(os.path.abspath(__file__))
+configs = next((path for path in (os.path.normpath(os.path.join(_here, way, "configs")) for way in ("share/hadal", "../..", "../../.."))
+                if os.path.isdir(path)), "")
+
+__all__ = ["Cell", "Refusal", "Run", "Table", "configs", "read_metrics"]
