@@ -12,6 +12,7 @@ Run, Picture, Status        a run directory: frames, pictures, its model
 Hypothesis                  an output of a model
 plan, Plan, compare         a prediction; a grid of runs
 submit                      a Slurm job
+configs                     the folder of the ready-made configs
 read_metrics                the events of one kind, of a run directory or a file
 Table, Cell                 rows that print as text, Markdown, HTML, LaTeX and CSV
 Refusal                     the error for all that a user can mend: in the program's words, with its exit code
@@ -30,12 +31,14 @@ if sys.argv[:1] == ["-m"] and sys.path[:1] == [os.getcwd()] != [os.path.dirname(
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from pyhadal import program
 from pyhadal.model import Hypothesis
 from pyhadal.refusal import Refusal
 from pyhadal.run import Picture, Run, Status, read_metrics
 from pyhadal.table import Cell, Table
 
 if TYPE_CHECKING:
+    configs: str
     from pyhadal.cluster import submit
     from pyhadal.config import Config
     from pyhadal.corpus import Corpus, prepare
@@ -45,11 +48,13 @@ if TYPE_CHECKING:
 # Imported when used: these read configs/run.proto, which readers of runs do not need.
 _HOMES = {"Config": "config", "Corpus": "corpus", "prepare": "corpus", "train": "jobs", "JobError": "jobs", "submit": "cluster",
           "plan": "planning", "Plan": "planning", "compare": "planning"}
-__all__ = ["Cell", "Config", "Corpus", "Hypothesis", "JobError", "Picture", "Plan", "Refusal", "Run", "Status", "Table", "compare", "plan",
+__all__ = ["Cell", "Config", "Corpus", "Hypothesis", "JobError", "Picture", "Plan", "Refusal", "Run", "Status", "Table", "compare", "configs", "plan",
            "prepare", "read_metrics", "submit", "train"]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "configs":
+        return program.shipped("configs")
     if name not in _HOMES:
         raise AttributeError(f"module 'pyhadal' has no attribute {name!r}")
     return getattr(importlib.import_module(f"pyhadal.{_HOMES[name]}"), name)
