@@ -37,15 +37,14 @@ int64_t ParameterStore::Place(const std::vector<int32_t>& sublayers, Storage sto
     const SublayerRecord& sublayer = plan_.sublayers[s];
     end = AlignedSublayer(end);
     gradient_floats_ = AlignedSublayer(gradient_floats_);
-    GradientRange own{.sublayer = s, .begin = gradient_floats_};
+    ranges.push_back({.sublayer = s, .begin = gradient_floats_});
     for (int32_t p = sublayer.first_parameter; p < sublayer.first_parameter + sublayer.parameters; ++p) {
       if (!is_mine(p)) continue;
       weight_offset_[p] = std::exchange(end, end + plan_.parameters[p].elements());
       if (plan_.UsesTable(s, p)) continue;
       gradient_offset_[p] = std::exchange(gradient_floats_, gradient_floats_ + plan_.parameters[p].elements());
     }
-    own.elements = gradient_floats_ - own.begin;
-    if (own.elements > 0) ranges.push_back(own);
+    ranges.back().elements = gradient_floats_ - ranges.back().begin;
     if (sublayer.table < 0 || !is_mine(sublayer.table)) continue;
     for (int32_t p = sublayer.table; plan_.UsesTable(s, p); ++p) {
       const int64_t elements = plan_.parameters[p].elements();

@@ -128,7 +128,7 @@ class ParameterStore {
     return gradient_ranges_[storage == Storage::kBFloat16 ? 0 : 1];
   }
   const GradientRange& TableRange(int32_t sublayer, int32_t parameter) const;
-  int64_t tied_floats() const { return tied_floats_; }  // of all uses with a tied_offset
+  int64_t tied_floats() const { return tied_floats_; }  // of all with a tied_offset
 
   // All gradients of this rank as one range. Zeroed at the start of a step; scratch after the step (runtime/arena.h).
   Vector AllGradients() const { return {gradients_, gradient_floats_}; }

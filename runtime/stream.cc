@@ -9,7 +9,9 @@ void Stream::Copy(void* to, const void* from, int64_t bytes) const {
   HADAL_CHECK(queue_ == DeviceQueues::kMain);
   if (bytes == 0) return;
   if (device_ != nullptr) return device_->CopyWithin(to, from, bytes);
-  std::memcpy(to, from, bytes);
+  ForRanges(bytes, 1 << 16, [=](int64_t begin, int64_t end) {
+    std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin, end - begin);
+  });
 }
 
 void Stream::Clear(void* memory, int64_t bytes) const {

@@ -80,9 +80,8 @@ class Stage {
   std::vector<std::unique_ptr<Chunk>> chunks_;
 };
 
-// RankParts is everything one rank holds: its stage, the stage's state, the sums of its groups, its channels, tied
-// tables and replica reduction, and a decoder if validations translate. All are reserved in one layout and bound to
-// memory later.
+// RankParts is everything one rank holds: its stage, the stage's state, its channels, tied tables and replica
+// reduction, and a decoder if validations translate. All are reserved in one layout and bound to memory later.
 //
 // Training and translation share the arena. What steps, evaluations and the profile use, including gradients and the
 // channels' buffers, is scratch (runtime/arena.h): translating validation sentences overwrites it. Weights and moments

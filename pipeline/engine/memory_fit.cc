@@ -105,10 +105,8 @@ absl::Status DoesNotFit(const Fit& fit, const PipelineOptions& options, const Fu
                              : absl::StrCat("at least ", InWords(nearest),
                                             ", which does not fit either: use more ranks or smaller micro-batches.",
                                             LargestDepth(fit, options)),
-      fit.batch.sum_groups <= options.replicas
-          ? ""
-          : absl::StrCat(" With batch.sum_groups = ", fit.batch.sum_groups, " on pipeline.replicas = ",
-                         options.replicas, " a rank keeps \"group sums\" (hadal plan); more replicas need fewer.")));
+      fit.batch.sum_groups > options.replicas ? " More pipeline.replicas keep fewer group sums (batch.sum_groups)."
+                                              : ""));
 }
 
 // What a stage recomputes, and its bytes.

@@ -202,7 +202,7 @@ absl::Status ProgramExecutor::Forward(int chunk, const PackedBatch& batch) {
     TakeLoss();                      // the next loss overwrites this host buffer
     if (inputs_.scalars.training) {  // the head's gradients are complete
       const int32_t head = stage().plan().output_head();
-      setup_.parts.groups.EndMicroBatch(stage().stream(), IndexOf(batch), head, head + 1);
+      setup_.parts.groups.End(stage().stream(), IndexOf(batch), head, head + 1);
     }
     computing.head()->FetchLosses(context);
     untaken_ = &batch;
@@ -282,12 +282,11 @@ void ProgramExecutor::Progress() {
 }
 
 void ProgramExecutor::EndBackward(int chunk, const PackedBatch& batch) {
-  const int32_t last = setup_.pipeline.last_sublayer(setup_.stage, chunk), head = stage().plan().output_head();
-  setup_.parts.groups.EndMicroBatch(stage().stream(), IndexOf(batch),
-                                    setup_.pipeline.first_sublayer(setup_.stage, chunk), std::min(last, head));
-  if (&batch != &inputs_.batches.back()) return;
+  const int32_t first = setup_.pipeline.first_sublayer(setup_.stage, chunk);
+  const int32_t last = std::min(setup_.pipeline.last_sublayer(setup_.stage, chunk), stage().plan().output_head());
+  if (&batch != &inputs_.batches.back()) return setup_.parts.groups.End(stage().stream(), IndexOf(batch), first, last);
   clock_.Mark(&StageTimes::backward_seconds);
-  Complete(setup_.pipeline.first_sublayer(setup_.stage, chunk));
+  Complete(first);
   clock_.Mark(&StageTimes::communication_seconds);
 }
 

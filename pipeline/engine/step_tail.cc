@@ -66,13 +66,11 @@ absl::StatusOr<GlobalGradient> GradientNorm::Compute(const Stream& stream, const
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> all, collectives.AllGather(mine_, "gradient norms"));
 
   GlobalGradient result;
+  std::vector<LossSums> losses(grid_.replicas);
+  int rank_of_values = 0;
   for (const std::vector<double>& values : all) {
+    losses[grid_.ReplicaOf(rank_of_values++)].Add({values[0], values[1], static_cast<int64_t>(values[2])});
     result.vote = std::max(result.vote, static_cast<StepVote>(static_cast<int32_t>(values[3])));
-  }
-  std::vector<LossSums> losses;  // [replicas]
-  for (int replica = 0; replica < grid_.replicas; ++replica) {
-    const std::vector<double>& values = all[grid_.RankOf(grid_.stages - 1, replica)];
-    losses.push_back({values[0], values[1], static_cast<int64_t>(values[2])});
   }
   for (const SumStep& step : SumSteps(grid_.replicas)) losses[step.into].Add(losses[step.from]);
   result.loss = losses[0];

@@ -57,10 +57,9 @@ struct GlobalGradient {
 // The global gradient norm: Σ over (parameter, slice) in plan order, in double, whichever rank owns a slice.
 //
 // After gradients are summed over the uses of tied tables and over replicas, every rank sums the squares of its slices.
-// An all-gather gives all ranks all sums, and each adds them in the same order; the losses of the replicas are added in
-// the order of pipeline/layout/sum_tree.h. So the norm, gradient clipping and the decision to skip a step have the same
-// bits for every layout. The norms per sublayer come from the same sums. Frozen parameters (ModelPlan::frozen) count
-// for none of this but the norms per sublayer.
+// An all-gather gives all ranks all sums, and each adds them in the same order, losses in that of sum_tree.h. So the
+// norm, gradient clipping and the decision to skip a step have the same bits for every layout. The norms per sublayer
+// come from the same sums. Frozen parameters (ModelPlan::frozen) count for none of this but the norms per sublayer.
 // Threads: the stream's; one thread sums one slice. Blocking: Compute (one all-gather), which every rank of the grid
 // calls at the same place.
 class GradientNorm {

@@ -15,28 +15,15 @@ namespace {
 
 AnyMatrix GradientOf(const ReplicaBucket& bucket) { return Matrix(bucket.gradient.data, 1, bucket.gradient.size); }
 
-// Elements are independent, so that threads and ranges change no bit; a range stays in the first-level cache.
-void AddOnHost(const Stream& stream, std::span<const std::pair<float*, const float*>> steps, int64_t elements) {
-  constexpr int64_t kGrain = 4096, kRange = 1024;
-  stream.ForRanges(elements, kGrain, [&](int64_t begin, int64_t end) {
-    for (int64_t first = begin; first < end; first += kRange) {
-      const int64_t last = std::min(first + kRange, end);
-      for (const auto& [sum, values] : steps) {
-        for (int64_t i = first; i < last; ++i) sum[i] += values[i];
-      }
-    }
-  });
-}
-
-// The additions of a tree's leaves, so that their sum is at `own`, one of them. Overwrites the others. An addition's
+// The additions of a tree's leaves of `size` elements, so that their sum is at `own`, one of them. An addition's
 // operands may change places without changing its result.
-std::vector<std::pair<float*, const float*>> InTree(std::vector<float*> leaves, const float* own) {
-  std::vector<std::pair<float*, const float*>> steps;
-  for (const SumStep& step : SumSteps(static_cast<int>(leaves.size()))) {
-    if (leaves[step.from] == own) std::swap(leaves[step.into], leaves[step.from]);
-    steps.emplace_back(leaves[step.into], leaves[step.from]);
+std::vector<AddArgs> InTree(std::vector<float*> leaves, const float* own, int64_t size) {
+  std::vector<AddArgs> additions;
+  for (const auto& [into, from] : SumSteps(static_cast<int>(leaves.size()))) {
+    if (leaves[from] == own) std::swap(leaves[into], leaves[from]);
+    additions.push_back({.sum = {leaves[into], size}, .values = {leaves[from], size}});
   }
-  return steps;
+  return additions;
 }
 
 }  // namespace
@@ -108,7 +95,7 @@ void ReplicaReduction::ListWithinBlock(const ReplicaBucket& bucket, float*& free
     if (r == replica_) continue;
     exchange.parts.push_back({.peer = r, .receive = pieces.back(), .receive_bytes = bucket.bytes()});
   }
-  exchange.additions.push_back({.bucket = &bucket, .steps = InTree(std::move(pieces), own)});
+  exchange.additions.push_back({.bucket = &bucket, .pieces = InTree(std::move(pieces), own, bucket.gradient.size)});
 }
 
 void ReplicaReduction::ListBetweenBlocks(const ReplicaBucket& bucket, float*& free, Exchanged& exchange) const {
@@ -124,7 +111,7 @@ void ReplicaReduction::ListBetweenBlocks(const ReplicaBucket& bucket, float*& fr
     if (relay == replica_) continue;
     exchange.parts.push_back({.peer = relay, .receive = pieces.back(), .receive_bytes = bucket.bytes()});
   }
-  exchange.additions.push_back({.bucket = &bucket, .steps = InTree(std::move(pieces), own)});
+  exchange.additions.push_back({.bucket = &bucket, .pieces = InTree(std::move(pieces), own, bucket.gradient.size)});
 }
 
 void ReplicaReduction::MarkComplete(size_t end) {
@@ -193,7 +180,7 @@ absl::Status ReplicaReduction::Retire(const Stream& stream) {
   for (; added_ < begun_ && (beside_ == nullptr || beside_->Done(added_)); ++added_) {
     int64_t bytes = 0;
     for (const Addition& addition : exchanges_[added_].additions) {
-      bytes += std::ssize(addition.steps) * addition.bucket->bytes();
+      bytes += std::ssize(addition.pieces) * addition.bucket->bytes();
     }
     if (bytes == 0) continue;
     trace_->Add({.kind = TraceKind::kReplicaGradients,
@@ -205,18 +192,11 @@ absl::Status ReplicaReduction::Retire(const Stream& stream) {
 }
 
 void ReplicaReduction::AddPieces(const Stream& stream, size_t exchange) {
-  const Stream beside = beside_ == nullptr ? stream : beside_->Begin(stream, exchange);
+  const Stream adding = beside_ == nullptr ? Stream::Cpu(stream.threads()) : beside_->Begin(stream, exchange);
   for (const Addition& addition : exchanges_[exchange].additions) {
+    for (const AddArgs& piece : addition.pieces) Add(adding, piece);
     const ReplicaBucket& bucket = *addition.bucket;
-    const int64_t elements = bucket.gradient.size;
-    if (beside_ != nullptr) {
-      for (const auto& [sum, values] : addition.steps) {
-        Add(beside, {.sum = {sum, elements}, .values = {values, elements}});
-      }
-      continue;
-    }
-    AddOnHost(stream, addition.steps, elements);
-    if (Owns(bucket)) bucket.Store(stream, bucket.gradient.data, bucket.bytes());
+    if (beside_ == nullptr && Owns(bucket)) bucket.Store(stream, bucket.gradient.data, bucket.bytes());
   }
   if (beside_ != nullptr) beside_->End(exchange);
 }

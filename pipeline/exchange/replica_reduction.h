@@ -36,11 +36,11 @@
 #include <functional>
 #include <memory>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "kernels/add.h"
 #include "layers/parameter_store.h"
 #include "pipeline/exchange/replica_buckets.h"
 #include "pipeline/layout/pipeline_layout.h"
@@ -86,10 +86,10 @@ class ReplicaReduction {
   absl::Status GatherWeights(const Stream& stream, absl::Duration timeout, const RoundUpdate& update = {});
 
  private:
-  // The additions of a bucket's pieces: first += second. The last one's sum is in the bucket's own gradient.
+  // The additions of a bucket's received pieces. The last one's sum is in the bucket's own gradient.
   struct Addition {
     const ReplicaBucket* bucket = nullptr;
-    std::vector<std::pair<float*, const float*>> steps;
+    std::vector<AddArgs> pieces;
   };
   // An exchange's messages, and the additions to make when they have arrived.
   struct Exchanged {

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "layers/adaptive_bands.h"
 #include "layers/speech_front_end.h"
 #include "pipeline/layout/decode_capacity.h"
@@ -111,22 +110,6 @@ absl::StatusOr<GridShape> MakeGrid(const PipelineOptions& options, int ranks) {
                                                    "unset to use every rank."));
   }
   return GridShape{.stages = ranks / replicas, .replicas = replicas, .placement = options.placement};
-}
-
-// Returns the groups of a step's sums, by default one a replica.
-absl::StatusOr<int> SumGroups(const BatchOptions& batch, int replicas) {
-  const int groups = batch.sum_groups == 0 ? replicas : batch.sum_groups;
-  if (MayDivide(groups, replicas)) return groups;
-  std::vector<int> allowed;
-  for (int r = groups; true; r /= 2) {
-    allowed.insert(allowed.begin(), r);
-    if (r % 2 != 0) break;
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("batch.sum_groups = ", groups, " does not divide among pipeline.replicas = ", replicas,
-                   ": replicas may be ", absl::StrJoin(allowed, ", "),
-                   ". Use one of these, or another batch.sum_groups (a run that resumes then adds in "
-                   "another order, and needs --accept-changes)."));
 }
 
 // Programs of the layout's own share of micro-batches, checked and timed.
@@ -252,7 +235,12 @@ absl::StatusOr<PipelineLayout> MakePipelineLayout(const ModelPlan& plan, const B
   result.replica = result.grid.ReplicaOf(rank);
   result.shard_optimizer_state = options.shard_optimizer_state;
   result.step_micro_batches = batch.micro_batches;
-  HADAL_ASSIGN_OR_RETURN(result.sum_groups, SumGroups(batch, result.grid.replicas));
+  result.sum_groups = batch.sum_groups == 0 ? result.grid.replicas : batch.sum_groups;
+  if (!MayDivide(result.sum_groups, result.grid.replicas)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "batch.sum_groups = ", result.sum_groups, " with pipeline.replicas = ", result.grid.replicas,
+        ": a replica's groups must be a power of two (1, 2, 4 …). Use other replicas, or another batch.sum_groups."));
+  }
   result.shape = {.stages = result.grid.stages,
                   .chunks = options.chunks,
                   .micro_batches = result.share().count,
@@ -295,10 +283,9 @@ void SetRecompute(const ModelPlan& plan, std::vector<RecomputeRun> runs, Pipelin
 
 absl::StatusOr<PipelineLayout> LayoutOfReplica(PipelineLayout pipeline, int replica) {
   const int before = pipeline.share().count;
-  const std::vector<GroupEnd> ends_before = pipeline.group_ends();
   pipeline.replica = replica;
-  const bool alike = pipeline.share().count == before && pipeline.group_ends() == ends_before;
-  if (!alike) HADAL_RETURN_IF_ERROR(MakePrograms(pipeline));
+  const bool same_groups = pipeline.sum_groups == pipeline.grid.replicas;
+  if (!same_groups || pipeline.share().count != before) HADAL_RETURN_IF_ERROR(MakePrograms(pipeline));
   return pipeline;
 }
 

@@ -94,9 +94,8 @@ struct PipelineLayout {
   int32_t last_sublayer(int rank, int chunk) const { return borders[shape.GlobalChunk(rank, chunk) + 1]; }
   // The number of slots for pending weight halves (schedule.h) that a chunk uses; 0 if its backward is whole.
   int pending_slots(int rank, int chunk) const { return shape.IsFirst(rank, chunk) ? 0 : peak_pending[rank]; }
-  // This replica's part of the step's list of micro-batches.
+  // This replica's part of the step's list of micro-batches, and where its groups end in it.
   Share share() const { return ShareOf(step_micro_batches, grid.replicas, replica); }
-  // The ends of this replica's groups.
   std::vector<GroupEnd> group_ends() const { return GroupEnds(step_micro_batches, sum_groups, grid.replicas, replica); }
   // The rank, within the pipeline, that holds a sublayer.
   int RankOfSublayer(int32_t sublayer) const;

@@ -1,15 +1,13 @@
-// The order in which the gradients and losses of a step are added: a function of its M micro-batches and G groups, not
-// of the ranks that compute them. So every number of replicas that is allowed gives the same bits.
+// The order in which the gradients and losses of a step are added: a function of its M micro-batches and G groups, so
+// that every number of replicas that divides the groups gives the same bits.
 //
 // Group g has the micro-batches [⌈g·M/G⌉, ⌈(g+1)·M/G⌉), which may be none. With G = o·2^j, o odd:
 //   s(g)  = ((0 + v(m)) + v(m+1)) + …         over the group's micro-batches, ascending
 //   t(b)  = the binary tree over the 2^j groups of block b: its left half plus its right half, and so on down
 //   sum   = (t(0) + t(1)) + … + t(o−1)
-// A group without micro-batches adds nothing.
-// R replicas have G/R = 2^k neighbouring groups each, in order. Those are a subtree, which a replica adds as it goes,
-// like a binary counter: an accumulator for the group in progress and at most k kept sums. The replicas' R sums are
-// then added as the rest of the tree, which is the tree over R leaves (SumSteps).
-// Threads: pure.
+// A group without micro-batches adds nothing. R replicas have G/R = 2^k neighbouring groups each: a subtree, which a
+// replica adds as it goes, like a binary counter, with an accumulator for the group in progress and at most k kept
+// sums. The rest of the tree is the tree over the replicas' R sums (SumSteps).  Threads: pure.
 #pragma once
 
 #include <vector>
@@ -22,8 +20,6 @@ bool MayDivide(int groups, int replicas);
 // One addition: leaf[into] += leaf[from].
 struct SumStep {
   int into = 0, from = 0;
-
-  bool operator==(const SumStep&) const = default;
 };
 // Returns the additions over `leaves` = o·2^j leaves, in order. Afterwards leaf 0 is the sum.  REQUIRES: leaves ≥ 1.
 std::vector<SumStep> SumSteps(int leaves);
@@ -31,11 +27,8 @@ std::vector<SumStep> SumSteps(int leaves);
 // What a replica adds when the last micro-batch of a group is in its accumulator.
 struct GroupEnd {
   int micro_batch = 0;    // the group's last; of the replica's list
-  std::vector<int> kept;  // kept sums that are added to the accumulator, in order; they are free afterwards
-  int keep = -1;          // the place where the result is kept; the accumulator then starts at 0 again. −1: the
-                          // replica's last group, whose result is the replica's sum and stays in the accumulator
-
-  bool operator==(const GroupEnd&) const = default;
+  std::vector<int> kept;  // places of kept sums that are added to the accumulator, in order, and are then free
+  int keep = -1;          // the place to which the accumulator then moves; −1: it is the replica's sum and stays
 };
 // Returns the ends of the replica's groups that have micro-batches, ascending. Places are numbered from 0 in the order
 // of first use, so there are 1 + the highest `keep`.  REQUIRES: replicas ≤ micro_batches; MayDivide(groups, replicas).

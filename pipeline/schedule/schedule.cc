@@ -170,23 +170,18 @@ absl::StatusOr<std::vector<RankProgram>> MakeSchedules(ScheduleKind kind, const 
 }
 
 RankProgram EndGroups(const RankProgram& program, std::span<const int> last) {
-  RankProgram result, pending;  // `pending`: weight halves in their order
-  int moved = 0;                // of the next weight halves of `program`, those that have run
+  RankProgram result, halves;    // `halves`: weight halves in their order, so far as their input halves have run
+  size_t moved = 0, passed = 0;  // weight halves in `result`, and those of `program` so far
   for (const Instruction& instruction : program) {
-    const bool is_weight = instruction.operation == Operation::kBackwardWeight;
-    if (is_weight && moved > 0) {
-      --moved;
-      continue;
-    }
-    if (is_weight) pending.erase(pending.begin());
+    if (instruction.operation == Operation::kBackwardWeight && passed++ < moved) continue;
+    if (instruction.operation == Operation::kBackwardWeight) ++moved;
     if (instruction.operation == Operation::kBackwardInput) {
       const bool begins = std::ranges::binary_search(last, instruction.micro_batch - 1);
-      while (begins && std::ranges::count(pending, instruction.chunk, &Instruction::chunk) > 0) {
-        result.push_back(pending.front());
-        pending.erase(pending.begin());
-        ++moved;
+      while (begins &&
+             std::ranges::count(std::span(halves).subspan(moved), instruction.chunk, &Instruction::chunk) > 0) {
+        result.push_back(halves[moved++]);
       }
-      pending.push_back({Operation::kBackwardWeight, instruction.chunk, instruction.micro_batch});
+      halves.push_back({Operation::kBackwardWeight, instruction.chunk, instruction.micro_batch});
     }
     result.push_back(instruction);
   }

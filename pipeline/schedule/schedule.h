@@ -141,9 +141,8 @@ absl::StatusOr<RankProgram> MakeSchedule(ScheduleKind kind, const ScheduleShape&
 // Every rank's program: [S].
 absl::StatusOr<std::vector<RankProgram>> MakeSchedules(ScheduleKind kind, const ScheduleShape& shape);
 
-// Returns the program with weight halves moved forward, so that all of a group of micro-batches (layout/sum_tree.h)
-// have run on a chunk before the input half of the next group begins there. `last`: the last micro-batch of each group,
-// ascending. The order of a rank's weight halves stays, and that of all other instructions.
+// Returns the program with weight halves moved forward: all up to the micro-batch `last` of a group (layout/sum_tree.h)
+// run on a chunk before its next input half. `last` ascends. The order of weight halves stays, and that of all others.
 RankProgram EndGroups(const RankProgram& program, std::span<const int> last);
 
 // The most (chunk, micro-batch) pairs that are live at once on a rank, by the schedule's formula: exact if there is one

@@ -1,19 +1,16 @@
 // GroupSums adds the gradients of a replica's groups of micro-batches in the order of pipeline/layout/sum_tree.h.
 //
-// Backward adds to ParameterStore's gradients, which are the accumulator. At the end of a group they move to a kept sum
-// and start at 0 again; after the replica's last group they hold its sum. With one group a replica nothing is kept, and
-// nothing is done.
+// Backward adds to ParameterStore's gradients, the accumulator. At the end of a group they move to a kept sum; after
+// the replica's last group they hold its sum. With one group a replica nothing is done.
 // Chunks end a group at different times, so a group ends for a range of sublayers. The output head's gradients are
 // complete with the forward of its micro-batch, the others with the backward.
 // Gradients of tied tables are first summed over their uses, group by group (exchange/tied_tables.h): each use keeps
 // those of every group until the end of the step.
-// Memory: the places of GroupEnds, each as large as the gradients; and of tied tables so many more that with the
-// gradient there is one for each group that has micro-batches.
+// Memory: the places of GroupEnds, each as large as the gradients; more of tied tables, for the other groups.
 // Threads: one; sums use the stream's. On a device everything is enqueued on the main queue.
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <vector>
 
@@ -35,20 +32,17 @@ class GroupSums {
   // The ends of the replica's groups (GroupEnds).
   std::span<const GroupEnd> ends() const { return ends_; }
   // Starts a step.
-  void Begin() { complete_ = std::numeric_limits<int32_t>::max(); }
-  // Declares that the gradients of sublayers [first, last) of the replica's micro-batch `micro_batch`, and those of
-  // all before, are in. Does nothing if it ends no group, or the last one.
-  void EndMicroBatch(const Stream& stream, int micro_batch, int32_t first, int32_t last) const;
-  // Declares that the gradients of all micro-batches are in for sublayers ≥ `first`.  REQUIRES: `first` does not rise
-  // within a step.
+  void Begin() { complete_ = parameters_.plan().output_head(); }
+  // Declares that the gradients of sublayers [first, last) are complete for the replica's micro-batches up to this one.
+  void End(const Stream& stream, int micro_batch, int32_t first, int32_t last) const;
+  // Declares it for the last one, of sublayers from `first` to the last call's, at first the output head.
   void Complete(const Stream& stream, int32_t first);
-  // The gradient of a use of a tied table, for each of `ends()`.
+  // The gradient of a use of a tied table for each of ends().
   std::vector<Vector> OfTable(int32_t sublayer, int32_t parameter) const;
 
  private:
-  void End(const Stream& stream, size_t group, int32_t first, int32_t last) const;
-  // Where a group's gradient of a tied table's use is kept; null for the last group's.
-  float* Kept(size_t group, const ParameterStore::GradientRange& range) const;
+  // Where the gradient of a tied table's use is kept for a group but the last.
+  float* Kept(int64_t group, const ParameterStore::GradientRange& range) const;
 
   const ParameterStore& parameters_;
   std::vector<GroupEnd> ends_;

@@ -67,6 +67,10 @@ identical grid/$last whole/$last
 expect 0 "${mpi[@]}" 4 "${base[@]}" --set pipeline.replicas=2 --set stop.steps=5 --run-dir halfway
 expect 0 "${mpi[@]}" 2 "${base[@]}" --set pipeline.replicas=2 --run-dir halfway
 identical grid/$last halfway/$last
+expect 0 "${mpi[@]}" 2 "${base[@]}" --set pipeline.replicas=2 --set stop.steps=5 --run-dir fewer
+expect 0 "${base[@]}" --run-dir fewer  # one replica adds the two groups
+identical grid/$last fewer/$last
+expect 2 "${mpi[@]}" 3 "${base[@]}" --set pipeline.replicas=3 --set stop.steps=12 --run-dir fewer; says "batch.sum_groups: 2 -> 3"
 expect 0 "${base[@]}" --set stop.steps=12 --run-dir halfway
 expect 2 "${mpi[@]}" 3 "${base[@]}" --set pipeline.replicas=2 --run-dir bad; says "stages x replicas"
 

@@ -12,7 +12,6 @@
 // Threads: pure functions.
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -44,7 +43,7 @@ struct RankSetup {
   // Rank 0's decisions for all ranks; empty on the others.
   std::string plan;         // ModelPlan::Serialize
   bool relu_masks = true;   // ModelPlan::relu_masks, for bf16
-  int32_t sum_groups = 1;   // BatchOptions::sum_groups (resume.h)
+  int sum_groups = 1;       // BatchOptions::sum_groups (resume.h)
   std::string resume;       // effective --resume of this attempt (resume.h)
   std::string predecessor;  // the attempt that last owned the run directory; empty: none
 };

@@ -37,9 +37,8 @@ namespace hadal {
 absl::StatusOr<std::string> ResumeOfThisAttempt(const std::string& run_directory, const std::string& asked,
                                                 const Environment& environment);
 
-// Rank 0: returns batch.sum_groups of the run: the config's. If that is 0, the number of the checkpoint that `request`
-// resumes from, if the run's replicas may divide it (pipeline/layout/sum_tree.h), else the replicas. `request`: the
-// result of ResumeOfThisAttempt. A checkpoint that cannot be read is one that does not exist.
+// Rank 0: returns the config's batch.sum_groups. If 0: that of the checkpoint that is resumed from, if it can be read
+// and the replicas may divide it (pipeline/layout/sum_tree.h), else the replicas. `request`: of ResumeOfThisAttempt.
 int32_t SumGroupsOf(const TrainArguments& arguments, const std::string& request, const TrainOptions& options);
 
 // Stores the request `asked` of this attempt, which continues at `step`. Does nothing for "auto", or if neither

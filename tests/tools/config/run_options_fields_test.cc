@@ -105,7 +105,7 @@ constexpr char kEveryField[] = R"(
     data { train: "t" validation: "v" max_left_out: 0.25 sampling_temperature: [1, 5]
            spec_augment { frequency_masks: 1 frequency_width: 13 time_masks: 3 time_width: 55 time_share: 0.5 }
            masking { share: 0.25 replacement: "mask" whole_words: true } }
-    batch { micro_batches: 7 source_tokens: 333 target_tokens: 444 }
+    batch { micro_batches: 7 source_tokens: 333 target_tokens: 444 sum_groups: 6 }
     pipeline { stages: 2 chunks: 2 schedule: "interleaved_1f1b" split: [2, 5, 8] outstanding_sends: 3 recompute_auto: true
                memory_limit_bytes: 1234567890123 wait_timeout_seconds: 1.5 threads: 6 replicas: 3 optimizer_sharding: "none"
                placement: "stages_together" transport: "host" graphs: "off" }

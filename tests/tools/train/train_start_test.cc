@@ -28,13 +28,14 @@ constexpr char kSettings[] = "learning_rate { peak: 1e-3 } stop { steps: 20 }";
 class TrainStartTest : public ::testing::Test {
  protected:
   void SetUp() override {
+    for (const int64_t step : {5, 10}) SaveOf(kSettings, step);
+    arguments_.run_directory = run();
+  }
+
+  void SaveOf(const std::string& settings, int64_t step) const {
     CheckpointCommitter committer = SmallCommitter(run());
     SmallState state(SmallParameters(), 1);
-    for (const int64_t step : {5, 10}) {
-      ASSERT_EQ(Save(committer, state, {.step = step, .ranks = 1, .config_text = kSettings}).status(),
-                absl::OkStatus());
-    }
-    arguments_.run_directory = run();
+    ASSERT_EQ(Save(committer, state, {.step = step, .ranks = 1, .config_text = settings}).status(), absl::OkStatus());
   }
 
   std::string run() const { return directory_ / "run"; }
@@ -42,8 +43,10 @@ class TrainStartTest : public ::testing::Test {
   void Damage(int64_t step) const { std::filesystem::remove(Checkpoint(step) + "/rank_00000.safetensors"); }
   // The checkpoint that is chosen; "" for none.
   absl::StatusOr<std::string> Find(const std::string& settings = kSettings) {
+    config::RunConfig config = Parsed(settings);
+    config.mutable_batch()->set_sum_groups(1);
     const absl::StatusOr<FoundCheckpoint> found =
-        ChooseResume(arguments_, arguments_.resume, before_step_, Parsed(settings), model_, sinks_);
+        ChooseResume(arguments_, arguments_.resume, before_step_, config, model_, sinks_);
     if (absl::IsNotFound(found.status())) return std::string();
     if (!found.ok()) return found.status();
     EXPECT_EQ(found->checkpoint.step, found->manifest.progress.step);
@@ -95,6 +98,24 @@ TEST_F(TrainStartTest, ChangedSettingsAreAskedAbout) {
   arguments_.accept_changes = true;
   EXPECT_EQ(*Find(kChanged), Checkpoint(10));
   EXPECT_THAT(Told(), AllOf(HasSubstr("with changed settings"), HasSubstr("learning_rate.peak: 0.001 -> ")));
+}
+
+TEST_F(TrainStartTest, TheCheckpointsGroupsIfTheReplicasDivideThem) {
+  const auto groups = [this](int32_t replicas, int32_t asked = 0) {
+    return SumGroupsOf(arguments_, arguments_.StartRequest(),
+                       {.batch = {.sum_groups = asked}, .pipeline = {.replicas = replicas}});
+  };
+  EXPECT_EQ(groups(2), 2) << "the checkpoint's one replica had one group";
+  SaveOf("pipeline { replicas: 3 }", 15);  // older: no groups, and 3 replicas were added as now
+  EXPECT_EQ(groups(1), 1);
+  EXPECT_EQ(groups(3), 3);
+  SaveOf("pipeline { replicas: 3 } batch { sum_groups: 12 }", 20);
+  EXPECT_EQ(groups(6), 12);
+  EXPECT_EQ(groups(4), 4);
+  EXPECT_EQ(groups(6, 24), 24);
+  SaveOf("learning_rate { peak: 1e-3 } stop { steps: 20 } pipeline { replicas: 4 }", 25);  // older, in another order
+  EXPECT_EQ(groups(4), 4);
+  EXPECT_THAT(std::string(Find().status().message()), HasSubstr("batch.sum_groups: 0 -> 1"));
 }
 
 // The checkpoints of these tests do not say what was read.
