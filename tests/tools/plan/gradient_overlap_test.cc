@@ -207,7 +207,7 @@ TEST_F(GradientPiecesTest, ReplicasExchangeTheirRounds) {
       for (const int stage : {0, 1}) {
         RankParts parts(model_, plan_, stage, Stream::Cpu(1), Purpose::kTraining);
         const auto arena = Arena::Allocate(parts.layout).value();
-        parts.stage.Bind(arena);
+        ASSERT_TRUE(parts.stage.Bind(arena).ok());
         parts.state.Bind(arena, parts.stage.parameters());
         EXPECT_EQ(ReplicaRounds(model_, plan_, stage), std::ssize(MakeReplicaRounds(parts.state)))
             << replicas << " replicas, stage " << stage;
@@ -233,7 +233,7 @@ TEST(ReplicaMessages, AreFewInTheModelOf2500Sublayers) {
   for (int stage = 0; stage < 8; ++stage) {
     RankParts parts(model, plan, stage, Stream::Cpu(1), Purpose::kTraining);
     const auto arena = Arena::Allocate(parts.layout);  // nobody touches its pages
-    parts.stage.Bind(*arena);
+    ASSERT_TRUE(parts.stage.Bind(*arena).ok());
     parts.state.Bind(*arena, parts.stage.parameters());
     const std::vector<ReplicaRound> rounds = MakeReplicaRounds(parts.state);
     int most = 0;  // calls of one replica for gradients
