@@ -69,13 +69,95 @@ class StageProfile {
         stream_(stream),
         clock_(plan, recompute_every) {}
 
-  absl::StatusOr<Rounds> Measure(int rounds, Collectives& world);
+  absl::StatusOr<Rounds> Measure(int rounds, Collectives& world) {
+    HADAL_RETURN_IF_ERROR(world.AllOk(Prepare(), "allocating memory"));
+    HADAL_RETURN_IF_ERROR(Step().status());
+    for (int i = 0; i < rounds; ++i) {
+      HADAL_RETURN_IF_ERROR(world.Barrier("before a round"));
+      HADAL_ASSIGN_OR_RETURN(const StepResult step, Step());
+      TimeSublayers();
+      AddRound(step);
+    }
+    ReturnFreeMemory();
+    Rounds result{.held_seconds_per_element = Median(held_),
+                  .updated_seconds_per_element = Median(updated_),
+                  .beside_arena_bytes = std::max<int64_t>(0, HeldBytes() - engine_->arena_bytes())};
+    for (const auto& [kind, of_rounds] : kinds_) {
+      for (const auto part : {&SublayerSeconds::forward, &SublayerSeconds::recompute, &SublayerSeconds::backward}) {
+        std::vector<double> values;
+        for (const SublayerSeconds& seconds : of_rounds) values.push_back(seconds.*part);
+        result.kinds[kind].*part = Median(std::move(values));
+      }
+    }
+    return result;
+  }
 
  private:
-  absl::Status Prepare();
-  absl::StatusOr<StepResult> Step();
-  void TimeSublayers();
-  void AddRound(const StepResult& step);
+  absl::Status Prepare() {
+    BatchOptions batch = batch_;
+    batch.micro_batches = static_cast<int32_t>(batches_.size());
+    HADAL_ASSIGN_OR_RETURN(pipeline_,
+                           MakePipelineLayout(plan_, batch, {.recompute_every = recompute_every_}, /*ranks=*/1));
+    Communicator& communicator = alone_.communicator(0);
+    HADAL_ASSIGN_OR_RETURN(engine_, Engine::Create({.plan = plan_,
+                                                    .pipeline = pipeline_,
+                                                    .stream = stream_,
+                                                    .purpose = Purpose::kTraining,
+                                                    .world = communicator,
+                                                    .timeout = kProfileTimeout}));
+    HADAL_RETURN_IF_ERROR(InitializeParameters(pipeline_, engine_->stage().parameters(), /*seed=*/1, stream_,
+                                               communicator, kProfileTimeout));
+    for (const PackedBatch& packed : batches_) target_tokens_ += static_cast<double>(packed.target_rows());
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<StepResult> Step() {
+    const StepScalars scalars{
+        .seed = 1, .step = steps_, .update = steps_ + 1, .gradient_scale = static_cast<float>(1 / target_tokens_)};
+    ++steps_;
+    return engine_->TrainingStep(batches_, scalars, {.optimizer = {.clip_norm = 1}, .learning_rate = 1e-6});
+  }
+
+  void TimeSublayers() {
+    clock_.Reset();
+    const StepScalars scalars{.seed = 1, .step = steps_, .gradient_scale = static_cast<float>(1 / target_tokens_)};
+    for (const PackedBatch& packed : batches_) {
+      SublayerContext context = engine_->stage().Context(packed, scalars, &clock_.progress());
+      clock_.BeginForward();
+      engine_->stage().chunk(0).Forward(context, {});
+      clock_.End();
+      clock_.BeginBackward();
+      engine_->stage().chunk(0).Backward(context, {});
+      clock_.End();
+    }
+  }
+
+  void AddRound(const StepResult& step) {
+    SublayerSeconds sum;
+    std::map<std::string, SublayerSeconds> kinds;
+    std::map<std::string, double> counts;
+    for (size_t s = 0; s < plan_.sublayers.size(); ++s) {
+      const std::string kind = ProfiledKind(plan_.sublayers[s]);
+      counts[kind] += static_cast<double>(batches_.size());
+      for (const auto part : {&SublayerSeconds::forward, &SublayerSeconds::recompute, &SublayerSeconds::backward}) {
+        kinds[kind].*part += clock_.seconds()[s].*part;
+        sum.*part += clock_.seconds()[s].*part;
+      }
+    }
+    const auto scale = [](double whole, double parts) { return parts > 0 ? whole / parts : 0; };
+    const double forward = scale(step.times.forward_seconds, sum.forward);
+    const double recompute = scale(step.times.recompute_seconds, sum.recompute);
+    const double backward = scale(step.times.backward_seconds, sum.backward);
+    for (auto& [kind, seconds] : kinds) {
+      const double count = counts[kind];
+      kinds_[kind].push_back({seconds.forward * forward / count, seconds.recompute * recompute / count,
+                              seconds.backward * backward / count});
+    }
+    const double elements = static_cast<double>(plan_.ParameterElements());
+    const double computed = step.times.forward_seconds + step.times.recompute_seconds + step.times.backward_seconds;
+    updated_.push_back(step.times.optimizer_seconds / elements);
+    held_.push_back(std::max(0.0, step.seconds - computed - step.times.optimizer_seconds) / elements);
+  }
 
   const ModelPlan& plan_;
   const std::vector<PackedBatch>& batches_;
@@ -92,96 +174,7 @@ class StageProfile {
   std::vector<double> held_, updated_;
 };
 
-absl::Status StageProfile::Prepare() {
-  BatchOptions batch = batch_;
-  batch.micro_batches = static_cast<int32_t>(batches_.size());
-  HADAL_ASSIGN_OR_RETURN(pipeline_,
-                         MakePipelineLayout(plan_, batch, {.recompute_every = recompute_every_}, /*ranks=*/1));
-  Communicator& communicator = alone_.communicator(0);
-  HADAL_ASSIGN_OR_RETURN(engine_, Engine::Create({.plan = plan_,
-                                                  .pipeline = pipeline_,
-                                                  .stream = stream_,
-                                                  .purpose = Purpose::kTraining,
-                                                  .world = communicator,
-                                                  .timeout = kProfileTimeout}));
-  HADAL_RETURN_IF_ERROR(InitializeParameters(pipeline_, engine_->stage().parameters(), /*seed=*/1, stream_,
-                                             communicator, kProfileTimeout));
-  for (const PackedBatch& packed : batches_) target_tokens_ += static_cast<double>(packed.target_rows());
-  return absl::OkStatus();
-}
-
-absl::StatusOr<StepResult> StageProfile::Step() {
-  const StepScalars scalars{
-      .seed = 1, .step = steps_, .update = steps_ + 1, .gradient_scale = static_cast<float>(1 / target_tokens_)};
-  ++steps_;
-  return engine_->TrainingStep(batches_, scalars, {.optimizer = {.clip_norm = 1}, .learning_rate = 1e-6});
-}
-
-void StageProfile::TimeSublayers() {
-  clock_.Reset();
-  const StepScalars scalars{.seed = 1, .step = steps_, .gradient_scale = static_cast<float>(1 / target_tokens_)};
-  for (const PackedBatch& packed : batches_) {
-    SublayerContext context = engine_->stage().Context(packed, scalars, &clock_.progress());
-    clock_.BeginForward();
-    engine_->stage().chunk(0).Forward(context, {});
-    clock_.End();
-    clock_.BeginBackward();
-    engine_->stage().chunk(0).Backward(context, {});
-    clock_.End();
-  }
-}
-
 // The total time of all sublayers comes from a training step, its distribution from the clock.
-void StageProfile::AddRound(const StepResult& step) {
-  SublayerSeconds sum;
-  std::map<std::string, SublayerSeconds> kinds;
-  std::map<std::string, double> counts;
-  for (size_t s = 0; s < plan_.sublayers.size(); ++s) {
-    const std::string kind = ProfiledKind(plan_.sublayers[s]);
-    counts[kind] += static_cast<double>(batches_.size());
-    for (const auto part : {&SublayerSeconds::forward, &SublayerSeconds::recompute, &SublayerSeconds::backward}) {
-      kinds[kind].*part += clock_.seconds()[s].*part;
-      sum.*part += clock_.seconds()[s].*part;
-    }
-  }
-  const auto scale = [](double whole, double parts) { return parts > 0 ? whole / parts : 0; };
-  const double forward = scale(step.times.forward_seconds, sum.forward);
-  const double recompute = scale(step.times.recompute_seconds, sum.recompute);
-  const double backward = scale(step.times.backward_seconds, sum.backward);
-  for (auto& [kind, seconds] : kinds) {
-    const double count = counts[kind];
-    kinds_[kind].push_back({seconds.forward * forward / count, seconds.recompute * recompute / count,
-                            seconds.backward * backward / count});
-  }
-  const double elements = static_cast<double>(plan_.ParameterElements());
-  const double computed = step.times.forward_seconds + step.times.recompute_seconds + step.times.backward_seconds;
-  updated_.push_back(step.times.optimizer_seconds / elements);
-  held_.push_back(std::max(0.0, step.seconds - computed - step.times.optimizer_seconds) / elements);
-}
-
-absl::StatusOr<Rounds> StageProfile::Measure(int rounds, Collectives& world) {
-  HADAL_RETURN_IF_ERROR(world.AllOk(Prepare(), "allocating memory"));
-  HADAL_RETURN_IF_ERROR(Step().status());
-  for (int i = 0; i < rounds; ++i) {
-    HADAL_RETURN_IF_ERROR(world.Barrier("before a round"));
-    HADAL_ASSIGN_OR_RETURN(const StepResult step, Step());
-    TimeSublayers();
-    AddRound(step);
-  }
-  ReturnFreeMemory();
-  Rounds result{.held_seconds_per_element = Median(held_),
-                .updated_seconds_per_element = Median(updated_),
-                .beside_arena_bytes = std::max<int64_t>(0, HeldBytes() - engine_->arena_bytes())};
-  for (const auto& [kind, of_rounds] : kinds_) {
-    for (const auto part : {&SublayerSeconds::forward, &SublayerSeconds::recompute, &SublayerSeconds::backward}) {
-      std::vector<double> values;
-      for (const SublayerSeconds& seconds : of_rounds) values.push_back(seconds.*part);
-      result.kinds[kind].*part = Median(std::move(values));
-    }
-  }
-  return result;
-}
-
 // Seconds of an exchange of `bytes` between ranks 2i and 2i + 1, both ways at once.
 absl::StatusOr<double> ExchangeOnce(Communicator& communicator, std::vector<char>& out, std::vector<char>& in,
                                     int64_t bytes) {

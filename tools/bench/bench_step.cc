@@ -108,19 +108,164 @@ class StepBench {
     plan_.compute_storage = options.compute_storage;
   }
 
-  absl::StatusOr<BenchStepMeasurement> Measure();
+  absl::StatusOr<BenchStepMeasurement> Measure() {
+    HADAL_RETURN_IF_ERROR(Prepare());
+    BenchStepMeasurement measured;
+    Describe(measured);
+    if (stream_.device() != nullptr) HADAL_RETURN_IF_ERROR(MeasureEagerSteps(measured));
+    for (int i = 0; i < kWarmUpSteps; ++i) HADAL_RETURN_IF_ERROR(Step().status());
+    HADAL_RETURN_IF_ERROR(MeasureMemory(measured));  // before the limit allocates its memory
+    if (options_.limit) HADAL_RETURN_IF_ERROR(PrepareLimit(measured));
+    for (int i = 0; i < options_.repeats; ++i) {
+      HADAL_RETURN_IF_ERROR(MeasureStep(measured));
+      for (size_t way = 0; way < measured.ways.size(); ++way) HADAL_RETURN_IF_ERROR(MeasureLimit(way, measured));
+    }
+    return measured;
+  }
 
  private:
-  absl::Status Prepare();
-  void Describe(BenchStepMeasurement& measured) const;
-  absl::StatusOr<StepResult> Step();
-  absl::StatusOr<std::vector<double>> Gather(double value);
-  absl::StatusOr<double> Slowest(double seconds);
-  absl::Status MeasureEagerSteps(BenchStepMeasurement& measured);
-  absl::Status MeasureStep(BenchStepMeasurement& measured);
-  absl::Status PrepareLimit(BenchStepMeasurement& measured);
-  absl::Status MeasureLimit(size_t way, BenchStepMeasurement& measured);
-  absl::Status MeasureMemory(BenchStepMeasurement& measured);
+  absl::Status Prepare() {
+    const BatchOptions size{
+        .micro_batches = options_.micro_batches, .source_tokens = options_.tokens, .target_tokens = options_.tokens};
+    plan_.relu_masks = HasReluMasks(plan_, CapacityOf(plan_.options, size), PipelineOptions().bucket_rows, stream_);
+    HADAL_ASSIGN_OR_RETURN(pipeline_,
+                           MakePipelineLayout(plan_, size,
+                                              {.chunks = options_.chunks,
+                                               .schedule = options_.schedule,
+                                               .recompute_every = options_.recompute_every,
+                                               .graphs = options_.graphs,
+                                               .overlap_weight_gradients = options_.overlap_weight_gradients},
+                                              communicator_.size()));
+    HADAL_ASSIGN_OR_RETURN(engine_, Engine::Create({.plan = plan_,
+                                                    .pipeline = pipeline_,
+                                                    .stream = stream_,
+                                                    .purpose = Purpose::kTraining,
+                                                    .world = communicator_,
+                                                    .timeout = kTimeout}));
+    HADAL_RETURN_IF_ERROR(
+        InitializeParameters(pipeline_, engine_->stage().parameters(), /*seed=*/1, stream_, communicator_, kTimeout));
+    HADAL_RETURN_IF_ERROR(engine_->DistributeWeights());
+    const BenchBatchOptions batch{.vocabulary = options_.vocabulary,
+                                  .tokens = options_.tokens,
+                                  .length = options_.length,
+                                  .mixed_length = options_.mixed_length};
+    for (int32_t m = 0; m < options_.micro_batches; ++m) batches_.push_back(RandomBatch(batch, m));
+    return absl::OkStatus();
+  }
+
+  void Describe(BenchStepMeasurement& measured) const {
+    measured.model = plan_.options;
+    measured.parameters = plan_.ParameterElements();
+    measured.ranks = pipeline_.shape.stages;
+    measured.threads = stream_.threads();
+    if (stream_.device() != nullptr) measured.device = stream_.device()->Name();
+    measured.target_tokens = target_tokens();
+    measured.flops = StepFlopsOf(plan_, batches_, options_.recompute_every > 0);
+  }
+
+  absl::StatusOr<StepResult> Step() {
+    const StepScalars scalars{
+        .seed = 1, .step = steps_, .update = steps_ + 1, .gradient_scale = 1.0f / static_cast<float>(target_tokens())};
+    ++steps_;
+    HADAL_RETURN_IF_ERROR(collectives_.Barrier("before a step"));
+    HADAL_ASSIGN_OR_RETURN(
+        const StepResult result,
+        engine_->TrainingStep(batches_, scalars, {.optimizer = {.clip_norm = 1}, .learning_rate = 1e-5}));
+    if (!result.applied) {
+      return absl::InvalidArgumentError(absl::StrCat("the loss or a gradient of step ", steps_, " is not finite (loss ",
+                                                     result.gradient.loss.loss,
+                                                     "); use a method that trains at this depth"));
+    }
+    return result;
+  }
+
+  absl::StatusOr<std::vector<double>> Gather(double value) {
+    const double mine[] = {value};
+    HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> all, collectives_.AllGather(mine, "a measurement"));
+    std::vector<double> values;
+    values.reserve(all.size());
+    for (const std::vector<double>& of_rank : all) values.push_back(of_rank[0]);
+    return values;
+  }
+
+  absl::StatusOr<double> Slowest(double seconds) {
+    HADAL_ASSIGN_OR_RETURN(const std::vector<double> all, Gather(seconds));
+    return *std::max_element(all.begin(), all.end());
+  }
+
+  absl::Status MeasureEagerSteps(BenchStepMeasurement& measured) {
+    auto& device = static_cast<cuda::LaunchDevice&>(*stream_.device());
+    engine_->UseGraphs(false);
+    HADAL_RETURN_IF_ERROR(Step().status());  // loads kernels, plans products
+    device.NoteProducts(&products_);
+    for (int i = 0; i < std::min(kMostEagerSteps, options_.repeats); ++i) {
+      const absl::StatusOr<StepResult> result = Step();
+      device.NoteProducts(nullptr);
+      HADAL_RETURN_IF_ERROR(result.status());
+      HADAL_ASSIGN_OR_RETURN(const double seconds, Slowest(result->seconds));
+      measured.eager_seconds.push_back(seconds);
+      HADAL_ASSIGN_OR_RETURN(measured.eager_launches, Gather(result->times.launches));
+    }
+    engine_->UseGraphs(true);
+    return absl::OkStatus();
+  }
+
+  absl::Status MeasureStep(BenchStepMeasurement& measured) {
+    HADAL_ASSIGN_OR_RETURN(const StepResult result, Step());
+    HADAL_ASSIGN_OR_RETURN(const double slowest, Slowest(result.seconds));
+    measured.step_seconds.push_back(slowest);
+    const StageTimes& t = result.times;
+    double parts[kStepParts] = {t.forward_seconds,
+                                t.recompute_seconds,
+                                t.backward_seconds,
+                                t.wait_seconds,
+                                t.communication_seconds,
+                                t.optimizer_seconds,
+                                0};
+    parts[kStepParts - 1] = result.seconds - std::accumulate(parts, parts + kStepParts - 1, 0.0);
+    for (int p = 0; p < kStepParts; ++p) {
+      HADAL_ASSIGN_OR_RETURN(const std::vector<double> of_ranks, Gather(parts[p]));
+      measured.parts[p].resize(of_ranks.size());
+      for (size_t r = 0; r < of_ranks.size(); ++r) measured.parts[p][r].push_back(of_ranks[r]);
+    }
+    HADAL_ASSIGN_OR_RETURN(measured.launches, Gather(t.launches));
+    return absl::OkStatus();
+  }
+
+  absl::Status PrepareLimit(BenchStepMeasurement& measured) {
+    if (stream_.device() != nullptr) {
+      limit_ = DeviceGemmLimit(static_cast<cuda::LaunchDevice&>(*stream_.device()), std::exchange(products_, {}));
+    } else {
+      limit_ = HostGemmLimit(measured.flops.executed() / communicator_.size(), stream_);
+    }
+    // A way is used only if all ranks have the memory for it.
+    HADAL_ASSIGN_OR_RETURN(const std::vector<double> ways, Gather(static_cast<double>(limit_.ways.size())));
+    measured.ways = limit_.ways;
+    measured.ways.resize(static_cast<size_t>(*std::min_element(ways.begin(), ways.end())));
+    measured.limit_seconds.resize(measured.ways.size());
+    for (size_t way = 0; way < measured.ways.size(); ++way) limit_.run(way);
+    HADAL_ASSIGN_OR_RETURN(const std::vector<double> flops, Gather(limit_.flops));
+    measured.limit_flops = std::accumulate(flops.begin(), flops.end(), 0.0);
+    return absl::OkStatus();
+  }
+
+  absl::Status MeasureLimit(size_t way, BenchStepMeasurement& measured) {
+    HADAL_RETURN_IF_ERROR(collectives_.Barrier("before the GEMM limit"));
+    HADAL_ASSIGN_OR_RETURN(const std::vector<double> all, Gather(limit_.run(way)));
+    measured.limit_seconds[way].push_back(std::accumulate(all.begin(), all.end(), 0.0) / communicator_.size());
+    return absl::OkStatus();
+  }
+
+  absl::Status MeasureMemory(BenchStepMeasurement& measured) {
+    HADAL_ASSIGN_OR_RETURN(const std::vector<ArenaLayout> layouts, TrainingLayouts(plan_, pipeline_, stream_));
+    HADAL_ASSIGN_OR_RETURN(measured.peak_rss_bytes, Gather(static_cast<double>(PeakResidentBytes())));
+    HADAL_ASSIGN_OR_RETURN(measured.arena_bytes, Gather(static_cast<double>(engine_->arena_bytes())));
+    HADAL_ASSIGN_OR_RETURN(measured.plan_bytes,
+                           Gather(static_cast<double>(layouts[communicator_.rank()].total_bytes())));
+    HADAL_ASSIGN_OR_RETURN(measured.graph_bytes, Gather(static_cast<double>(engine_->stage().graph_bytes())));
+    return absl::OkStatus();
+  }
+
   int64_t target_tokens() const { return int64_t{options_.tokens} * options_.micro_batches; }
 
   const BenchStepOptions& options_;
@@ -136,162 +281,7 @@ class StepBench {
   int64_t steps_ = 0;
 };
 
-absl::Status StepBench::Prepare() {
-  const BatchOptions size{
-      .micro_batches = options_.micro_batches, .source_tokens = options_.tokens, .target_tokens = options_.tokens};
-  plan_.relu_masks = HasReluMasks(plan_, CapacityOf(plan_.options, size), PipelineOptions().bucket_rows, stream_);
-  HADAL_ASSIGN_OR_RETURN(pipeline_, MakePipelineLayout(plan_, size,
-                                                       {.chunks = options_.chunks,
-                                                        .schedule = options_.schedule,
-                                                        .recompute_every = options_.recompute_every,
-                                                        .graphs = options_.graphs,
-                                                        .overlap_weight_gradients = options_.overlap_weight_gradients},
-                                                       communicator_.size()));
-  HADAL_ASSIGN_OR_RETURN(engine_, Engine::Create({.plan = plan_,
-                                                  .pipeline = pipeline_,
-                                                  .stream = stream_,
-                                                  .purpose = Purpose::kTraining,
-                                                  .world = communicator_,
-                                                  .timeout = kTimeout}));
-  HADAL_RETURN_IF_ERROR(
-      InitializeParameters(pipeline_, engine_->stage().parameters(), /*seed=*/1, stream_, communicator_, kTimeout));
-  HADAL_RETURN_IF_ERROR(engine_->DistributeWeights());
-  const BenchBatchOptions batch{.vocabulary = options_.vocabulary,
-                                .tokens = options_.tokens,
-                                .length = options_.length,
-                                .mixed_length = options_.mixed_length};
-  for (int32_t m = 0; m < options_.micro_batches; ++m) batches_.push_back(RandomBatch(batch, m));
-  return absl::OkStatus();
-}
-
-void StepBench::Describe(BenchStepMeasurement& measured) const {
-  measured.model = plan_.options;
-  measured.parameters = plan_.ParameterElements();
-  measured.ranks = pipeline_.shape.stages;
-  measured.threads = stream_.threads();
-  if (stream_.device() != nullptr) measured.device = stream_.device()->Name();
-  measured.target_tokens = target_tokens();
-  measured.flops = StepFlopsOf(plan_, batches_, options_.recompute_every > 0);
-}
-
-absl::StatusOr<StepResult> StepBench::Step() {
-  const StepScalars scalars{
-      .seed = 1, .step = steps_, .update = steps_ + 1, .gradient_scale = 1.0f / static_cast<float>(target_tokens())};
-  ++steps_;
-  HADAL_RETURN_IF_ERROR(collectives_.Barrier("before a step"));
-  HADAL_ASSIGN_OR_RETURN(
-      const StepResult result,
-      engine_->TrainingStep(batches_, scalars, {.optimizer = {.clip_norm = 1}, .learning_rate = 1e-5}));
-  if (!result.applied) {
-    return absl::InvalidArgumentError(absl::StrCat("the loss or a gradient of step ", steps_, " is not finite (loss ",
-                                                   result.gradient.loss.loss,
-                                                   "); use a method that trains at this depth"));
-  }
-  return result;
-}
-
-absl::StatusOr<std::vector<double>> StepBench::Gather(double value) {
-  const double mine[] = {value};
-  HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> all, collectives_.AllGather(mine, "a measurement"));
-  std::vector<double> values;
-  values.reserve(all.size());
-  for (const std::vector<double>& of_rank : all) values.push_back(of_rank[0]);
-  return values;
-}
-
-absl::StatusOr<double> StepBench::Slowest(double seconds) {
-  HADAL_ASSIGN_OR_RETURN(const std::vector<double> all, Gather(seconds));
-  return *std::max_element(all.begin(), all.end());
-}
-
 // Also records the products of a step; with graphs they would not be visible.
-absl::Status StepBench::MeasureEagerSteps(BenchStepMeasurement& measured) {
-  auto& device = static_cast<cuda::LaunchDevice&>(*stream_.device());
-  engine_->UseGraphs(false);
-  HADAL_RETURN_IF_ERROR(Step().status());  // loads kernels, plans products
-  device.NoteProducts(&products_);
-  for (int i = 0; i < std::min(kMostEagerSteps, options_.repeats); ++i) {
-    const absl::StatusOr<StepResult> result = Step();
-    device.NoteProducts(nullptr);
-    HADAL_RETURN_IF_ERROR(result.status());
-    HADAL_ASSIGN_OR_RETURN(const double seconds, Slowest(result->seconds));
-    measured.eager_seconds.push_back(seconds);
-    HADAL_ASSIGN_OR_RETURN(measured.eager_launches, Gather(result->times.launches));
-  }
-  engine_->UseGraphs(true);
-  return absl::OkStatus();
-}
-
-absl::Status StepBench::MeasureStep(BenchStepMeasurement& measured) {
-  HADAL_ASSIGN_OR_RETURN(const StepResult result, Step());
-  HADAL_ASSIGN_OR_RETURN(const double slowest, Slowest(result.seconds));
-  measured.step_seconds.push_back(slowest);
-  const StageTimes& t = result.times;
-  double parts[kStepParts] = {t.forward_seconds,
-                              t.recompute_seconds,
-                              t.backward_seconds,
-                              t.wait_seconds,
-                              t.communication_seconds,
-                              t.optimizer_seconds,
-                              0};
-  parts[kStepParts - 1] = result.seconds - std::accumulate(parts, parts + kStepParts - 1, 0.0);
-  for (int p = 0; p < kStepParts; ++p) {
-    HADAL_ASSIGN_OR_RETURN(const std::vector<double> of_ranks, Gather(parts[p]));
-    measured.parts[p].resize(of_ranks.size());
-    for (size_t r = 0; r < of_ranks.size(); ++r) measured.parts[p][r].push_back(of_ranks[r]);
-  }
-  HADAL_ASSIGN_OR_RETURN(measured.launches, Gather(t.launches));
-  return absl::OkStatus();
-}
-
-absl::Status StepBench::PrepareLimit(BenchStepMeasurement& measured) {
-  if (stream_.device() != nullptr) {
-    limit_ = DeviceGemmLimit(static_cast<cuda::LaunchDevice&>(*stream_.device()), std::exchange(products_, {}));
-  } else {
-    limit_ = HostGemmLimit(measured.flops.executed() / communicator_.size(), stream_);
-  }
-  // A way is used only if all ranks have the memory for it.
-  HADAL_ASSIGN_OR_RETURN(const std::vector<double> ways, Gather(static_cast<double>(limit_.ways.size())));
-  measured.ways = limit_.ways;
-  measured.ways.resize(static_cast<size_t>(*std::min_element(ways.begin(), ways.end())));
-  measured.limit_seconds.resize(measured.ways.size());
-  for (size_t way = 0; way < measured.ways.size(); ++way) limit_.run(way);
-  HADAL_ASSIGN_OR_RETURN(const std::vector<double> flops, Gather(limit_.flops));
-  measured.limit_flops = std::accumulate(flops.begin(), flops.end(), 0.0);
-  return absl::OkStatus();
-}
-
-absl::Status StepBench::MeasureLimit(size_t way, BenchStepMeasurement& measured) {
-  HADAL_RETURN_IF_ERROR(collectives_.Barrier("before the GEMM limit"));
-  HADAL_ASSIGN_OR_RETURN(const std::vector<double> all, Gather(limit_.run(way)));
-  measured.limit_seconds[way].push_back(std::accumulate(all.begin(), all.end(), 0.0) / communicator_.size());
-  return absl::OkStatus();
-}
-
-absl::Status StepBench::MeasureMemory(BenchStepMeasurement& measured) {
-  HADAL_ASSIGN_OR_RETURN(const std::vector<ArenaLayout> layouts, TrainingLayouts(plan_, pipeline_, stream_));
-  HADAL_ASSIGN_OR_RETURN(measured.peak_rss_bytes, Gather(static_cast<double>(PeakResidentBytes())));
-  HADAL_ASSIGN_OR_RETURN(measured.arena_bytes, Gather(static_cast<double>(engine_->arena_bytes())));
-  HADAL_ASSIGN_OR_RETURN(measured.plan_bytes, Gather(static_cast<double>(layouts[communicator_.rank()].total_bytes())));
-  HADAL_ASSIGN_OR_RETURN(measured.graph_bytes, Gather(static_cast<double>(engine_->stage().graph_bytes())));
-  return absl::OkStatus();
-}
-
-absl::StatusOr<BenchStepMeasurement> StepBench::Measure() {
-  HADAL_RETURN_IF_ERROR(Prepare());
-  BenchStepMeasurement measured;
-  Describe(measured);
-  if (stream_.device() != nullptr) HADAL_RETURN_IF_ERROR(MeasureEagerSteps(measured));
-  for (int i = 0; i < kWarmUpSteps; ++i) HADAL_RETURN_IF_ERROR(Step().status());
-  HADAL_RETURN_IF_ERROR(MeasureMemory(measured));  // before the limit allocates its memory
-  if (options_.limit) HADAL_RETURN_IF_ERROR(PrepareLimit(measured));
-  for (int i = 0; i < options_.repeats; ++i) {
-    HADAL_RETURN_IF_ERROR(MeasureStep(measured));
-    for (size_t way = 0; way < measured.ways.size(); ++way) HADAL_RETURN_IF_ERROR(MeasureLimit(way, measured));
-  }
-  return measured;
-}
-
 }  // namespace
 
 absl::Status RunBenchStep(const BenchStepOptions& options, Communicator& communicator, const Stream& stream,

@@ -126,6 +126,7 @@ absl::StatusOr<std::unique_ptr<StepCosts>> MakeProfiledCosts(const config::Profi
                                                              const std::optional<Machine>& machine) {
   const config::ProfiledModel& measured = profile.model();
   const auto text = [](int64_t number) { return absl::StrCat(number); };
+  const auto quoted = [](const std::string& word) { return absl::StrCat("\"", word, "\""); };
   const struct {
     const char* name;
     std::string measured, asked;
@@ -140,7 +141,7 @@ absl::StatusOr<std::unique_ptr<StepCosts>> MakeProfiledCosts(const config::Profi
                 {"front_end_channels ", text(measured.front_end_channels()),
                  text(model.reads_speech() ? model.front_end_channels : 0)},
                 {"", measured.block(), BlockText(model.block)},
-                {"residual_mixing ", measured.residual_mixing(), ResidualMixing(model)},
+                {"residual_mixing ", quoted(measured.residual_mixing()), quoted(ResidualMixing(model))},
                 {"model.adaptive_cutoffs ", absl::StrCat("[", absl::StrJoin(measured.adaptive_cutoffs(), ", "), "]"),
                  absl::StrCat("[", absl::StrJoin(model.adaptive_cutoffs.span(), ", "), "]")}};
   for (const auto& field : fields) {
