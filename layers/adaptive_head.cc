@@ -60,17 +60,10 @@ AdaptiveHead::AdaptiveHead(const ModelPlan& plan, const ActivationCapacity& capa
       width_(plan.options.d_model),
       training_(purpose == Purpose::kTraining) {
   const int64_t hidden = softmax_.bands()[1].width;
-  input_slice_ = layout.Reserve<float>("workspace", kAdaptiveRows * width_);
-  hidden_slice_ = layout.Reserve<float>("workspace", (training_ ? 2 : 1) * kAdaptiveRows * hidden);
-  loss_slice_ = layout.Reserve<float>("workspace", 2 * kAdaptiveRows);
-  token_slice_ = layout.Reserve<int32_t>("workspace", 2 * kAdaptiveRows);
-}
-
-void AdaptiveHead::Bind(const Arena& arena) {
-  input_ = arena.Get<float>(input_slice_);
-  hidden_ = arena.Get<float>(hidden_slice_);
-  losses_ = arena.Get<float>(loss_slice_);
-  tokens_ = arena.Get<int32_t>(token_slice_);
+  input_ = layout.Reserve<float>("workspace", kAdaptiveRows * width_);
+  hidden_ = layout.Reserve<float>("workspace", (training_ ? 2 : 1) * kAdaptiveRows * hidden);
+  losses_ = layout.Reserve<float>("workspace", 2 * kAdaptiveRows);
+  tokens_ = layout.Reserve<int32_t>("workspace", 2 * kAdaptiveRows);
 }
 
 void AdaptiveHead::Forward(const SublayerContext& context, const PartTensors& tensors) const {
@@ -186,21 +179,14 @@ void AdaptiveHead::ForwardBand(const SublayerContext& context, const AdaptiveBan
 
 AdaptiveLogProbabilities::AdaptiveLogProbabilities(const ModelPlan& plan, int64_t rows, ArenaLayout& layout)
     : softmax_(plan), rows_(rows) {
-  class_slice_ = layout.Reserve<float>("decode workspace", rows * softmax_.clusters());
-  hidden_slice_ = layout.Reserve<float>("decode workspace", rows * softmax_.bands()[1].width);
-  loss_slice_ = layout.Reserve<float>("decode workspace", 2 * rows);
-  zero_slice_ = layout.Reserve<int32_t>("decode workspace", rows);
-}
-
-void AdaptiveLogProbabilities::Bind(const Arena& arena) {
-  classes_ = arena.Get<float>(class_slice_);
-  hidden_ = arena.Get<float>(hidden_slice_);
-  losses_ = arena.Get<float>(loss_slice_);
-  zeros_ = arena.Get<int32_t>(zero_slice_);
+  classes_ = layout.Reserve<float>("decode workspace", rows * softmax_.clusters());
+  hidden_ = layout.Reserve<float>("decode workspace", rows * softmax_.bands()[1].width);
+  losses_ = layout.Reserve<float>("decode workspace", 2 * rows);
+  zeros_ = layout.Reserve<int32_t>("decode workspace", rows);
 }
 
 void AdaptiveLogProbabilities::Normalize(const Stream& stream, Matrix z, Matrix added) const {
-  std::fill_n(zeros_, z.rows, 0);  // scratch
+  std::fill_n(zeros_.data(), z.rows, 0);  // scratch
   const Vector nll(losses_ + z.rows, z.rows);
   CrossEntropy(stream, {.logits = z, .targets = {zeros_, z.rows}, .loss = {losses_, z.rows}, .nll = nll});
   stream.ForRanges(z.rows, 1, [&](int64_t begin, int64_t end) {

@@ -63,7 +63,7 @@ class AdaptiveSoftmax {
 class AdaptiveHead final : public OutputHead {
  public:
   AdaptiveHead(const ModelPlan& plan, const ActivationCapacity& capacity, Purpose purpose, ArenaLayout& layout);
-  void Bind(const Arena& arena) override;
+  void Bind(const Arena& arena) override { hadal::Bind(arena, input_, hidden_, losses_, tokens_); }
   void Forward(const SublayerContext& context, const PartTensors& tensors) const override;
 
  private:
@@ -76,11 +76,10 @@ class AdaptiveHead final : public OutputHead {
   double dropout_;
   int64_t width_;
   bool training_;
-  ArenaSlice input_slice_, hidden_slice_, loss_slice_, token_slice_;
-  float* input_ = nullptr;     // [kAdaptiveRows, d]: u
-  float* hidden_ = nullptr;    // v, and after it its gradient
-  float* losses_ = nullptr;    // [2, kAdaptiveRows] of a band
-  int32_t* tokens_ = nullptr;  // [2, kAdaptiveRows] rows of a band; targets
+  ArenaBuffer<float> input_;     // [kAdaptiveRows, d]: u
+  ArenaBuffer<float> hidden_;    // v, and after it its gradient
+  ArenaBuffer<float> losses_;    // [2, kAdaptiveRows] of a band
+  ArenaBuffer<int32_t> tokens_;  // [2, kAdaptiveRows] rows of a band; targets
 };
 
 // log p of all tokens for up to `rows` rows.
@@ -88,7 +87,7 @@ class AdaptiveHead final : public OutputHead {
 class AdaptiveLogProbabilities {
  public:
   AdaptiveLogProbabilities(const ModelPlan& plan, int64_t rows, ArenaLayout& layout);
-  void Bind(const Arena& arena);
+  void Bind(const Arena& arena) { hadal::Bind(arena, classes_, hidden_, losses_, zeros_); }
   // y [B, V] (=): log p of every token for x [B, d]. REQUIRES: B ≤ rows.
   void Compute(const Stream& stream, const ParameterStore& parameters, ConstMatrix x, Matrix y) const;
 
@@ -98,9 +97,8 @@ class AdaptiveLogProbabilities {
 
   AdaptiveSoftmax softmax_;
   int64_t rows_;
-  ArenaSlice class_slice_, hidden_slice_, loss_slice_, zero_slice_;
-  float *classes_ = nullptr, *hidden_ = nullptr, *losses_ = nullptr;
-  int32_t* zeros_ = nullptr;
+  ArenaBuffer<float> classes_, hidden_, losses_;
+  ArenaBuffer<int32_t> zeros_;
 };
 
 }  // namespace hadal

@@ -35,22 +35,18 @@ CandidateHead::CandidateHead(const ModelPlan& plan, int64_t rows, int32_t candid
       own_logits_(plan.compute_storage != Storage::kFloat32 || plan.options.adaptive()) {
   HADAL_CHECK_LE(rows, Workspace::DecodeRows(plan));
   const int64_t bytes = AnswerWords(rows, candidates_) * kWordBytes;
-  if (own_logits_) logits_slice_ = layout.Reserve<float>("decode workspace", rows * OwnStride(vocabulary_));
+  if (own_logits_) logits_ = layout.Reserve<float>("decode workspace", rows * OwnStride(vocabulary_));
   if (plan.options.adaptive()) adaptive_.emplace(plan, rows, layout);
-  answer_slice_ = layout.ReserveBytes("decode workspace", bytes);
-  best_slice_ = layout.Reserve<int32_t>("decode workspace", rows);
-  host_answer_slice_ = layout.ReserveHostBytes("decode workspace", bytes);
+  answer_ = layout.ReserveBytes("decode workspace", bytes);
+  best_ = layout.Reserve<int32_t>("decode workspace", rows);
+  host_answer_ = layout.ReserveHostBytes("decode workspace", bytes);
   if (!copies_logits) return;
-  host_logits_slice_ = layout.ReserveHostBytes("decode workspace", rows * OwnStride(vocabulary_) * kWordBytes);
+  host_logits_ = layout.ReserveHostBytes("decode workspace", rows * OwnStride(vocabulary_) * kWordBytes);
 }
 
 void CandidateHead::Bind(const Arena& arena) {
   if (adaptive_) adaptive_->Bind(arena);
-  logits_ = arena.Get<float>(logits_slice_);
-  answer_ = arena.Get<std::byte>(answer_slice_);
-  best_ = arena.Get<int32_t>(best_slice_);
-  host_answer_ = arena.Get<std::byte>(host_answer_slice_);
-  host_logits_ = arena.Get<float>(host_logits_slice_);
+  hadal::Bind(arena, logits_, host_logits_, answer_, host_answer_, best_);
 }
 
 Matrix CandidateHead::Logits(const Workspace& workspace, int64_t rows) const {
@@ -79,7 +75,7 @@ void CandidateHead::Forward(const Stream& stream, const ParameterStore& paramete
   const bool on_device = stream.device() != nullptr;
   CrossEntropy(stream, {.logits = logits,
                         .targets = on_device ? ConstTokens() : ConstTokens(best),
-                        .device_targets = on_device ? best_ : nullptr,
+                        .device_targets = on_device ? best_.data() : nullptr,
                         .loss = workspace.row_loss(rows),
                         .nll = answer.nll});
 }
@@ -97,7 +93,7 @@ CandidateTable CandidateHead::Table(const Stream& stream, const Workspace& works
   if (!logits) return table;
   table.logits = Logits(workspace, rows);
   if (stream.device() == nullptr) return table;
-  HADAL_CHECK_GT(host_logits_slice_.bytes, 0);
+  HADAL_CHECK(host_logits_ != nullptr);
   stream.ToHost(host_logits_, table.logits.data, rows * table.logits.stride * kWordBytes);
   table.logits.data = host_logits_;
   return table;

@@ -63,10 +63,9 @@ class CandidateHead {
   int32_t end_token_;
   std::optional<AdaptiveLogProbabilities> adaptive_;
   bool own_logits_;  // separate logits, if the workspace's are not fp32 or not of the whole vocabulary
-  ArenaSlice logits_slice_, answer_slice_, best_slice_, host_answer_slice_, host_logits_slice_;
-  float *logits_ = nullptr, *host_logits_ = nullptr;
-  void *answer_ = nullptr, *host_answer_ = nullptr;
-  int32_t* best_ = nullptr;  // [rows], in kernels' memory
+  ArenaBuffer<float> logits_, host_logits_;
+  ArenaBuffer<std::byte> answer_, host_answer_;
+  ArenaBuffer<int32_t> best_;  // [rows], in kernels' memory
 };
 
 }  // namespace hadal

@@ -49,29 +49,29 @@ Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, 
   const auto reserve = [&](int64_t elements) { return layout.ReserveBytes(category, elements * BytesOf(storage_)); };
   const int64_t rows = std::max(capacity.source_rows, capacity.target_rows);
   const int64_t d = plan.options.d_model;
-  branch_slice_ = reserve(rows * d);
+  branch_ = reserve(rows * d);
   if (plan.options.block.query_key_norm) {
-    normed_queries_slice_ = reserve(rows * query_width_);
-    normed_keys_slice_ = reserve(rows * key_width_);
+    normed_queries_ = reserve(rows * query_width_);
+    normed_keys_ = reserve(rows * key_width_);
   }
   attention_floats_ = AttentionScratch(stream, {.query_rows = rows,
                                                 .max_length = capacity.max_length,
                                                 .heads = plan.options.heads,
                                                 .head_width = plan.options.head_width()});
-  attention_slice_ = layout.Reserve<float>(category, attention_floats_);
+  attention_ = layout.Reserve<float>(category, attention_floats_);
   loss_rows_ = std::max(capacity.target_rows, kLogitRows);
-  logits_slice_ = reserve(std::min(logit_rows_, loss_rows_) * logit_stride_);
+  logits_ = reserve(std::min(logit_rows_, loss_rows_) * logit_stride_);
   row_values_ = plan.options.has_decoder() ? 2 : 3;
-  row_slice_ = layout.Reserve<float>(category, row_values_ * loss_rows_);
-  host_row_slice_ = layout.ReserveHostBytes(category, row_values_ * loss_rows_ * int64_t{sizeof(float)});
+  row_loss_ = layout.Reserve<float>(category, row_values_ * loss_rows_);
+  host_row_loss_ = layout.ReserveHostBytes(category, row_values_ * loss_rows_ * int64_t{sizeof(float)});
   if (purpose == Purpose::kInference) return;
-  branch_input_slice_ = reserve(rows * d);
-  attended_slice_ = reserve(rows * query_width_);
+  branch_input_ = reserve(rows * d);
+  attended_ = reserve(rows * query_width_);
   const StackMethod &encoder = plan.options.encoder, &decoder = plan.options.decoder;
   const int32_t residuals = std::max(encoder.residual_streams, decoder.residual_streams);
   if (encoder.skip_gain != 0 || decoder.skip_gain != 0 || residuals > 1 || encoder.reads_blocks() ||
       decoder.reads_blocks()) {
-    layer_input_slice_ = layout.Reserve<float>(category, rows * d);
+    layer_input_ = layout.Reserve<float>(category, rows * d);
   }
   const bool hidden_norm = encoder.ffn_inner_norm || decoder.ffn_inner_norm;
   const int64_t widest_norm = std::max({d, query_width_, int64_t{hidden_norm ? plan.options.d_ff : 0}});
@@ -89,23 +89,23 @@ Workspace::Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, 
     const int64_t readers = std::min(kMostReaders, int64_t{plan.BlockSublayers(stack)});
     partial_floats_ = std::max(partial_floats_, ReaderPartials(rows, d, readers));
   }
-  partial_slice_ = layout.Reserve<float>(category, partial_floats_);
+  partials_ = layout.Reserve<float>(category, partial_floats_);
   if (stream.kind() == DeviceKind::kCpu) return;
   gradient_batch_ = std::make_unique<GradientBatch>();
   const int64_t qkv_width = (plan.options.block.attention_gate ? 2 : 1) * query_width_ + 2 * key_width_;
   batch_floats_ = GradientBatch::Floats(
       rows, widest_norm, std::max(qkv_width, (plan.options.feed_forward_products() - 1) * int64_t{plan.options.d_ff}));
-  batch_slice_ = layout.Reserve<float>(category, batch_floats_);
+  batch_ = layout.Reserve<float>(category, batch_floats_);
   forks_ = forks;
   if (!forks) return;
-  fork_slice_ = layout.Reserve<float>(category, batch_floats_);
-  fork_workspace_slice_ = layout.ReserveBytes(category, cuda::OwnMemory::kWorkspaceBytes + kWorkspaceBoundary);
+  fork_ = layout.Reserve<float>(category, batch_floats_);
+  fork_workspace_ = layout.ReserveBytes(category, cuda::OwnMemory::kWorkspaceBytes + kWorkspaceBoundary);
 }
 
 absl::Status Workspace::Fork(const Arena& arena) const {
   if (!forks_) return absl::OkStatus();
-  std::byte* const reserved = arena.Get<std::byte>(fork_workspace_slice_);
-  return gradient_batch_->Fork(*arena.device(), {arena.Get<float>(fork_slice_), batch_floats_},
+  std::byte* const reserved = fork_workspace_;
+  return gradient_batch_->Fork(*arena.device(), {fork_, batch_floats_},
                                reserved + (-reinterpret_cast<uintptr_t>(reserved)) % kWorkspaceBoundary);
 }
 
@@ -121,18 +121,9 @@ int64_t Workspace::DecodeRows(const ModelPlan& plan) {
 
 void Workspace::Bind(const Arena& arena) {
   rotary_.Bind(arena);
-  branch_ = arena.Get<std::byte>(branch_slice_);
-  branch_input_ = arena.Get<std::byte>(branch_input_slice_);
-  attended_ = arena.Get<std::byte>(attended_slice_);
-  normed_queries_ = arena.Get<std::byte>(normed_queries_slice_);
-  normed_keys_ = arena.Get<std::byte>(normed_keys_slice_);
-  layer_input_ = arena.Get<float>(layer_input_slice_);
-  attention_ = arena.Get<float>(attention_slice_);
-  partials_ = arena.Get<float>(partial_slice_);
-  if (gradient_batch_ != nullptr) gradient_batch_->Bind({arena.Get<float>(batch_slice_), batch_floats_});
-  logits_ = arena.Get<std::byte>(logits_slice_);
-  row_loss_ = arena.Get<float>(row_slice_);
-  host_row_loss_ = arena.Get<float>(host_row_slice_);
+  hadal::Bind(arena, branch_, branch_input_, attended_, logits_, normed_queries_, normed_keys_, fork_workspace_);
+  hadal::Bind(arena, layer_input_, attention_, partials_, batch_, fork_, row_loss_, host_row_loss_);
+  if (gradient_batch_ != nullptr) gradient_batch_->Bind({batch_, batch_floats_});
 }
 
 const float* SublayerContext::DeviceBranchGain(int32_t sublayer) const {

@@ -123,13 +123,8 @@ class Workspace {
   Storage storage_ = Storage::kFloat32;
   int64_t width_ = 0, query_width_ = 0, key_width_ = 0, logit_columns_ = 0, logit_rows_ = 0, logit_stride_ = 0,
           attention_floats_ = 0, partial_floats_ = 0, batch_floats_ = 0, loss_rows_ = 0, row_values_ = 0;
-  ArenaSlice branch_slice_, branch_input_slice_, attended_slice_, attention_slice_, layer_input_slice_, partial_slice_,
-      batch_slice_, fork_slice_, fork_workspace_slice_, logits_slice_, row_slice_, host_row_slice_,
-      normed_queries_slice_, normed_keys_slice_;
-  void *branch_ = nullptr, *branch_input_ = nullptr, *attended_ = nullptr, *logits_ = nullptr,
-       *normed_queries_ = nullptr, *normed_keys_ = nullptr;
-  float *layer_input_ = nullptr, *attention_ = nullptr, *partials_ = nullptr, *row_loss_ = nullptr,
-        *host_row_loss_ = nullptr;
+  ArenaBuffer<std::byte> branch_, branch_input_, attended_, logits_, normed_queries_, normed_keys_, fork_workspace_;
+  ArenaBuffer<float> layer_input_, attention_, partials_, batch_, fork_, row_loss_, host_row_loss_;
   RotaryTables rotary_;
   std::unique_ptr<GradientBatch> gradient_batch_;
   bool forks_ = false;

@@ -29,44 +29,30 @@ IncrementalScratch::IncrementalScratch(const ModelPlan& plan, const Capacity& ca
     return layout.ReserveBytes("decode workspace", elements * BytesOf(storage));
   };
   const auto reserve_floats = [&](int64_t floats) { return reserve(floats, Storage::kFloat32); };
-  inner_slice_ =
-      reserve(std::max(rows * std::max((plan.options.block.attention_gate ? 2 : 1) * query_width + 2 * key_width,
-                                       (plan.options.feed_forward_products() - 1) * int64_t{plan.options.d_ff}),
-                       capacity.encoder_rows * 2 * key_width),
-              storage_);
-  if (!plan.options.fuses_activation()) hidden_slice_ = reserve(rows * plan.options.d_ff, storage_);
-  attended_slice_ = reserve(rows * std::max(width_, query_width), storage_);
-  branch_slice_ = reserve(rows * width_, storage_);
-  normed_slice_ = reserve(rows * std::max(width_, query_width), storage_);
-  if (residual_storage_ != storage_) sum_slice_ = reserve(rows * width_, residual_storage_);
-  if (plan.options.decoder.skip_gain != 0) layer_input_slice_ = reserve(rows * width_, residual_storage_);
+  inner_ = reserve(std::max(rows * std::max((plan.options.block.attention_gate ? 2 : 1) * query_width + 2 * key_width,
+                                            (plan.options.feed_forward_products() - 1) * int64_t{plan.options.d_ff}),
+                            capacity.encoder_rows * 2 * key_width),
+                   storage_);
+  if (!plan.options.fuses_activation()) hidden_ = reserve(rows * plan.options.d_ff, storage_);
+  attended_ = reserve(rows * std::max(width_, query_width), storage_);
+  branch_ = reserve(rows * width_, storage_);
+  normed_ = reserve(rows * std::max(width_, query_width), storage_);
+  if (residual_storage_ != storage_) sum_ = reserve(rows * width_, residual_storage_);
+  if (plan.options.decoder.skip_gain != 0) layer_input_ = reserve(rows * width_, residual_storage_);
   if (plan.options.decoder.ffn_inner_norm || plan.options.decoder.fixup_scalars)
-    normed_hidden_slice_ = reserve(rows * plan.options.d_ff, storage_);
+    normed_hidden_ = reserve(rows * plan.options.d_ff, storage_);
   if (residual_count_ > 1) {
-    residuals_slice_ = reserve_floats(rows * residual_count_ * width_);
-    read_slice_ = reserve_floats(rows * width_);
-    maps_slice_ = reserve_floats(rows * (hyper_logits_ + HyperMaps(residual_count_)));
+    residuals_ = reserve_floats(rows * residual_count_ * width_);
+    read_ = reserve_floats(rows * width_);
+    maps_ = reserve_floats(rows * (hyper_logits_ + HyperMaps(residual_count_)));
   }
-  statistics_slice_ = reserve_floats(2 * rows);
-  attention_slice_ = reserve_floats(attention_floats_);
+  statistics_ = reserve_floats(2 * rows);
+  attention_ = reserve_floats(attention_floats_);
 }
 
 void IncrementalScratch::Bind(const Arena& arena) {
-  inner_ = arena.Get<std::byte>(inner_slice_);
-  attended_ = arena.Get<std::byte>(attended_slice_);
-  branch_ = arena.Get<std::byte>(branch_slice_);
-  normed_ = arena.Get<std::byte>(normed_slice_);
-  layer_input_ = arena.Get<std::byte>(layer_input_slice_);
-  normed_hidden_ = arena.Get<std::byte>(normed_hidden_slice_);
-  hidden_ = arena.Get<std::byte>(hidden_slice_);
-  if (sum_slice_.bytes > 0) sum_ = arena.Get<std::byte>(sum_slice_);
-  if (residual_count_ > 1) {
-    residuals_ = arena.Get<float>(residuals_slice_);
-    read_ = arena.Get<float>(read_slice_);
-    maps_ = arena.Get<float>(maps_slice_);
-  }
-  statistics_ = arena.Get<float>(statistics_slice_);
-  attention_ = arena.Get<float>(attention_slice_);
+  hadal::Bind(arena, inner_, attended_, branch_, normed_, normed_hidden_, hidden_, sum_, layer_input_);
+  hadal::Bind(arena, statistics_, attention_, residuals_, read_, maps_);
 }
 
 IncrementalSublayer::IncrementalSublayer(const ModelPlan& plan, int32_t sublayer)

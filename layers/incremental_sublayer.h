@@ -112,11 +112,8 @@ class IncrementalScratch {
  private:
   Storage storage_, residual_storage_;
   int64_t rows_ = 0, width_ = 0, residual_count_ = 1, hyper_logits_ = 0, attention_floats_ = 0;
-  ArenaSlice inner_slice_, attended_slice_, branch_slice_, normed_slice_, normed_hidden_slice_, hidden_slice_,
-      sum_slice_, layer_input_slice_, statistics_slice_, attention_slice_, residuals_slice_, read_slice_, maps_slice_;
-  void *inner_ = nullptr, *attended_ = nullptr, *branch_ = nullptr, *normed_ = nullptr, *normed_hidden_ = nullptr,
-       *hidden_ = nullptr, *sum_ = nullptr, *layer_input_ = nullptr;
-  float *statistics_ = nullptr, *attention_ = nullptr, *residuals_ = nullptr, *read_ = nullptr, *maps_ = nullptr;
+  ArenaBuffer<std::byte> inner_, attended_, branch_, normed_, normed_hidden_, hidden_, sum_, layer_input_;
+  ArenaBuffer<float> statistics_, attention_, residuals_, read_, maps_;
 };
 
 // Arguments shared by a step's sublayers.

@@ -108,17 +108,10 @@ MaskedHead::MaskedHead(const ModelPlan& plan, const ActivationCapacity& capacity
       width_(plan.options.d_model),
       saved_bytes_(purpose == Purpose::kTraining ? capacity.source_rows * width_ * BytesOf(Storage::kFloat32) : 0) {
   const int64_t bytes = capacity.target_rows * width_ * BytesOf(storage_);
-  for (ArenaSlice* slice : {&gathered_slice_, &product_slice_, &activated_slice_}) {
-    *slice = layout.ReserveBytes("workspace", bytes);
+  for (ArenaBuffer<std::byte>* const buffer : {&gathered_, &product_, &activated_}) {
+    *buffer = layout.ReserveBytes("workspace", bytes);
   }
-  statistics_slice_ = layout.Reserve<float>("workspace", 2 * capacity.target_rows);
-}
-
-void MaskedHead::Bind(const Arena& arena) {
-  gathered_ = arena.Get<std::byte>(gathered_slice_);
-  product_ = arena.Get<std::byte>(product_slice_);
-  activated_ = arena.Get<std::byte>(activated_slice_);
-  statistics_ = arena.Get<float>(statistics_slice_);
+  statistics_ = layout.Reserve<float>("workspace", 2 * capacity.target_rows);
 }
 
 void MaskedHead::Forward(const SublayerContext& context, const PartTensors& tensors) const {

@@ -80,7 +80,7 @@ class OutputHead : public ChunkPart {
 class MaskedHead final : public OutputHead {
  public:
   MaskedHead(const ModelPlan& plan, const ActivationCapacity& capacity, Purpose purpose, ArenaLayout& layout);
-  void Bind(const Arena& arena) override;
+  void Bind(const Arena& arena) override { hadal::Bind(arena, gathered_, product_, activated_, statistics_); }
   int64_t saved_bytes() const override { return saved_bytes_; }
   void Forward(const SublayerContext& context, const PartTensors& tensors) const override;
   void BackwardInput(const SublayerContext& context, const PartTensors& tensors, int32_t step) const override;
@@ -96,10 +96,9 @@ class MaskedHead final : public OutputHead {
   Activation activation_;
   Storage storage_;
   int64_t width_, saved_bytes_;
-  ArenaSlice gathered_slice_, product_slice_, activated_slice_, statistics_slice_;
   // [target rows, d]: u, and later its gradient; u·Wᵀ + b, and later its gradient; act(u·Wᵀ + b).
-  void *gathered_ = nullptr, *product_ = nullptr, *activated_ = nullptr;
-  float* statistics_ = nullptr;  // [2 · target rows]
+  ArenaBuffer<std::byte> gathered_, product_, activated_;
+  ArenaBuffer<float> statistics_;  // [2 · target rows]
 };
 
 }  // namespace hadal

@@ -22,11 +22,11 @@ ParameterStore::ParameterStore(const ModelPlan& plan, const std::vector<int32_t>
   rounded_elements_ = Place(sublayers, Storage::kBFloat16);
   weight_floats_ = Place(sublayers, Storage::kFloat32);
   purpose == Purpose::kTraining ? PlaceMasters(updated) : AddMasters(0, rounded_elements_);
-  weight_slice_ = layout.ReserveLasting<float>("weights", weight_floats_);
-  rounded_slice_ = layout.ReserveLasting<BFloat16>("weights", rounded_elements_);
-  master_slice_ = layout.ReserveLasting<float>("weights", master_floats_);
+  weights_ = layout.ReserveLasting<float>("weights", weight_floats_);
+  rounded_ = layout.ReserveLasting<BFloat16>("weights", rounded_elements_);
+  masters_ = layout.ReserveLasting<float>("weights", master_floats_);
   if (purpose == Purpose::kInference) return;
-  gradient_slice_ = layout.Reserve<float>("gradients", gradient_floats_);
+  gradients_ = layout.Reserve<float>("gradients", gradient_floats_);
 }
 
 int64_t ParameterStore::Place(const std::vector<int32_t>& sublayers, Storage storage) {
@@ -94,13 +94,6 @@ void ParameterStore::PlaceMasters(const std::vector<SliceRange>& updated) {
       AddMasters(weight_offset_[p] + first, weight_offset_[p] + last);
     }
   }
-}
-
-void ParameterStore::Bind(const Arena& arena) {
-  weights_ = arena.Get<float>(weight_slice_);
-  rounded_ = arena.Get<BFloat16>(rounded_slice_);
-  masters_ = arena.Get<float>(master_slice_);
-  gradients_ = arena.Get<float>(gradient_slice_);
 }
 
 float* ParameterStore::Floats(int32_t parameter, int64_t first, int64_t elements) const {

@@ -74,7 +74,7 @@ class ParameterStore {
                  const std::vector<SliceRange>& updated = {SliceRange()});
 
   // Sets the addresses. Must be called once.
-  void Bind(const Arena& arena);
+  void Bind(const Arena& arena) { hadal::Bind(arena, rounded_, masters_, weights_, gradients_); }
 
   // Returns the parameters whose first use is on this stage, which therefore stores their state; ascending.
   const std::vector<int32_t>& owned() const { return owned_; }
@@ -163,11 +163,8 @@ class ParameterStore {
   };
   std::vector<MasterRun> master_runs_;  // ascending
   int64_t master_floats_ = 0;
-  ArenaSlice rounded_slice_, master_slice_, weight_slice_, gradient_slice_;
-  BFloat16* rounded_ = nullptr;
-  float* masters_ = nullptr;
-  float* weights_ = nullptr;
-  float* gradients_ = nullptr;
+  ArenaBuffer<BFloat16> rounded_;
+  ArenaBuffer<float> masters_, weights_, gradients_;
 };
 
 }  // namespace hadal

@@ -49,17 +49,17 @@ SpeechFrontEnd::SpeechFrontEnd(const ModelPlan& plan, int64_t rows, DeviceKind k
   const std::string category = "workspace";
   const auto reserve = [&](int64_t elements) { return layout.ReserveBytes(category, elements * BytesOf(storage_)); };
   const int64_t inner_width = channels_ / 2;
-  row_slice_ = layout.ReserveHostBytes(category, rows * int64_t{sizeof(int32_t)});
-  offset_slice_ = layout.ReserveHostBytes(category, (rows + 1) * int64_t{sizeof(int32_t)});
-  inner_slice_ = reserve(kConvolutionStride * rows * inner_width);
-  unfolded_slice_ = reserve(block_rows_ * kConvolutionTaps * std::max(frame_width_, inner_width));
+  row_numbers_ = layout.ReserveHostBytes(category, rows * int64_t{sizeof(int32_t)});
+  inner_offsets_ = layout.ReserveHostBytes(category, (rows + 1) * int64_t{sizeof(int32_t)});
+  inner_ = reserve(kConvolutionStride * rows * inner_width);
+  unfolded_ = reserve(block_rows_ * kConvolutionTaps * std::max(frame_width_, inner_width));
   if (!training_) {
-    z_slice_ = reserve(block_rows_ * std::max(channels_, 2 * width_));
+    z_ = reserve(block_rows_ * std::max(channels_, 2 * width_));
     return;
   }
-  unfolded_gradient_slice_ = reserve(block_rows_ * kConvolutionTaps * inner_width);
-  inner_gradient_slice_ = layout.Reserve<float>(category, kConvolutionStride * rows * inner_width);
-  gradient_slice_ = layout.Reserve<float>(category, rows * width_);
+  unfolded_gradient_ = reserve(block_rows_ * kConvolutionTaps * inner_width);
+  inner_gradient_ = layout.Reserve<float>(category, kConvolutionStride * rows * inner_width);
+  gradient_ = layout.Reserve<float>(category, rows * width_);
 }
 
 void SpeechFrontEnd::Bind(const Arena& arena) {
@@ -67,17 +67,9 @@ void SpeechFrontEnd::Bind(const Arena& arena) {
     positions_.data = arena.Get<float>(positions_slice_);
     PlacePositions(arena, positions_);
   }
-  row_numbers_ = arena.Get<int32_t>(row_slice_);
-  inner_offsets_ = arena.Get<int32_t>(offset_slice_);
-  inner_ = arena.Get<std::byte>(inner_slice_);
-  unfolded_ = arena.Get<std::byte>(unfolded_slice_);
-  if (!training_) {
-    z_ = arena.Get<std::byte>(z_slice_);
-    return;
-  }
-  unfolded_gradient_ = arena.Get<std::byte>(unfolded_gradient_slice_);
-  inner_gradient_ = arena.Get<float>(inner_gradient_slice_);
-  gradient_ = arena.Get<float>(gradient_slice_);
+  hadal::Bind(arena, row_numbers_, inner_offsets_);
+  hadal::Bind(arena, inner_, unfolded_, z_, unfolded_gradient_);
+  hadal::Bind(arena, inner_gradient_, gradient_);
 }
 
 int64_t SpeechFrontEnd::saved_bytes() const {
@@ -189,7 +181,7 @@ void SpeechFrontEnd::Forward(const SublayerContext& context, const PartTensors& 
   const AnyMatrix y = tensors.y;
   ConvolveForward(context, both.first, Inner(both.first.rows));
   ConvolveForward(context, both.second, y);
-  std::iota(row_numbers_, row_numbers_ + y.rows, 0);
+  std::iota(row_numbers_.data(), row_numbers_ + y.rows, 0);
   EmbeddingForward(context.stream,
                    {.tokens = {row_numbers_, y.rows},  // y is the table of its own rows
                     .offsets = context.offsets(Stack::kEncoder),
@@ -209,7 +201,7 @@ void SpeechFrontEnd::BackwardInput(const SublayerContext& context, const PartTen
   const Matrix d_inner(inner_gradient_, inner.rows, inner.columns), d_y(gradient_, tensors.d_y.rows, width_);
   context.stream.Clear(d_inner.data, d_inner.rows * d_inner.columns * int64_t{sizeof(float)});
   context.stream.Clear(d_y.data, d_y.rows * d_y.columns * int64_t{sizeof(float)});
-  std::iota(row_numbers_, row_numbers_ + d_y.rows, 0);
+  std::iota(row_numbers_.data(), row_numbers_ + d_y.rows, 0);
   EmbeddingBackward(context.stream,
                     {.tokens = {row_numbers_, d_y.rows},
                      .dx = tensors.d_y,

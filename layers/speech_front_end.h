@@ -66,12 +66,11 @@ class SpeechFrontEnd final : public ChunkPart {
   float multiplier_;
   double dropout_;
   bool training_;
-  ArenaSlice positions_slice_, row_slice_, offset_slice_, inner_slice_, unfolded_slice_, z_slice_,
-      unfolded_gradient_slice_, inner_gradient_slice_, gradient_slice_;
+  ArenaSlice positions_slice_;
   Matrix positions_;
-  int32_t *row_numbers_ = nullptr, *inner_offsets_ = nullptr;
-  std::byte *inner_ = nullptr, *unfolded_ = nullptr, *z_ = nullptr, *unfolded_gradient_ = nullptr;
-  float *inner_gradient_ = nullptr, *gradient_ = nullptr;
+  ArenaBuffer<int32_t> row_numbers_, inner_offsets_;
+  ArenaBuffer<std::byte> inner_, unfolded_, z_, unfolded_gradient_;
+  ArenaBuffer<float> inner_gradient_, gradient_;
 };
 
 }  // namespace hadal

@@ -20,23 +20,20 @@ AdaptiveInput::AdaptiveInput(const ModelPlan& plan, int32_t sublayer, int64_t ro
       width_(plan.options.d_model),
       rows_(rows),
       bands_(AdaptiveBands(plan.options)) {
-  block_slice_ = layout.Reserve<float>("workspace", 2 * kAdaptiveRows * width_);
-  index_slice_ = layout.Reserve<int32_t>("workspace", 2 * kAdaptiveRows);
-  number_slice_ = layout.ReserveLasting<int32_t>("weights", rows);
-  if (purpose == Purpose::kTraining) gradient_slice_ = layout.Reserve<float>("workspace", rows * width_);
+  block_ = layout.Reserve<float>("workspace", 2 * kAdaptiveRows * width_);
+  index_ = layout.Reserve<int32_t>("workspace", 2 * kAdaptiveRows);
+  row_numbers_ = layout.ReserveLasting<int32_t>("weights", rows);
+  if (purpose == Purpose::kTraining) gradient_ = layout.Reserve<float>("workspace", rows * width_);
 }
 
 void AdaptiveInput::Bind(const Arena& arena) {
-  block_ = arena.Get<float>(block_slice_);
-  index_ = arena.Get<int32_t>(index_slice_);
-  row_numbers_ = arena.Get<int32_t>(number_slice_);
-  gradient_ = arena.Get<float>(gradient_slice_);
-  if (arena.device() == nullptr) std::iota(row_numbers_, row_numbers_ + rows_, 0);
+  hadal::Bind(arena, block_, index_, row_numbers_, gradient_);
+  if (arena.device() == nullptr) std::iota(row_numbers_.data(), row_numbers_ + rows_, 0);
 }
 
 Matrix AdaptiveInput::ClearedGradient(int64_t rows) const {
   HADAL_CHECK_LE(rows, rows_);
-  std::fill_n(gradient_, rows * width_, 0.0f);
+  std::fill_n(gradient_.data(), rows * width_, 0.0f);
   return {gradient_, rows, width_};
 }
 

@@ -47,11 +47,10 @@ class AdaptiveInput {
   int32_t sublayer_, table_;
   int64_t width_, rows_;
   std::vector<AdaptiveBand> bands_;
-  ArenaSlice block_slice_, index_slice_, number_slice_, gradient_slice_;
-  float* block_ = nullptr;    // [2, kAdaptiveRows, d]: rows of a table, and of x; or their gradients
-  int32_t* index_ = nullptr;  // [2, kAdaptiveRows]: rows, and their indices in the table
-  int32_t* row_numbers_ = nullptr;
-  float* gradient_ = nullptr;
+  ArenaBuffer<float> block_;    // [2, kAdaptiveRows, d]: rows of a table, and of x; or their gradients
+  ArenaBuffer<int32_t> index_;  // [2, kAdaptiveRows]: rows, and their indices in the table
+  ArenaBuffer<int32_t> row_numbers_;
+  ArenaBuffer<float> gradient_;
 };
 
 class TokenEmbedding final : public ChunkPart {

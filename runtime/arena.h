@@ -174,4 +174,26 @@ class Arena {
   Part on_device_, host_;  // on the CPU: two parts of one mapping
 };
 
+// A region and, once bound, its address: `buffer = layout.Reserve<float>(…)`, and after Arena::Allocate
+// Bind(arena, buffer, …). Null before, and if nothing is reserved.
+template <typename T>
+class ArenaBuffer {
+ public:
+  ArenaBuffer& operator=(const ArenaSlice& slice) {
+    slice_ = slice;
+    return *this;
+  }
+  void Bind(const Arena& arena) { data_ = slice_.bytes > 0 ? arena.Get<T>(slice_) : nullptr; }
+  T* data() const { return data_; }
+  operator T*() const { return data_; }  // NOLINT(google-explicit-constructor)
+
+ private:
+  ArenaSlice slice_;
+  T* data_ = nullptr;
+};
+template <typename... T>
+void Bind(const Arena& arena, ArenaBuffer<T>&... buffers) {
+  (buffers.Bind(arena), ...);
+}
+
 }  // namespace hadal

@@ -193,6 +193,7 @@ class StepBench {
     return *std::max_element(all.begin(), all.end());
   }
 
+  // Also records the products of a step; with graphs they would not be visible.
   absl::Status MeasureEagerSteps(BenchStepMeasurement& measured) {
     auto& device = static_cast<cuda::LaunchDevice&>(*stream_.device());
     engine_->UseGraphs(false);
@@ -281,7 +282,6 @@ class StepBench {
   int64_t steps_ = 0;
 };
 
-// Also records the products of a step; with graphs they would not be visible.
 }  // namespace
 
 absl::Status RunBenchStep(const BenchStepOptions& options, Communicator& communicator, const Stream& stream,
