@@ -190,6 +190,7 @@ absl::StatusOr<std::vector<ConfigDifference>> CompareConfigs(const config::RunCo
   std::vector<ConfigDifference> differences;
   for (size_t i = 0; i < old_values.size(); ++i) {
     if (old_values[i].value == new_values[i].value) continue;
+    if (new_values[i].path == "batch.sum_groups" && new_values[i].value == "0") continue;  // takes the run's
     const bool may_change =
         MayChangeOnResume(*old_values[i].field) && !(old_values[i].path == "stop.steps" && end_shapes_rate);
     differences.push_back({old_values[i].path, Shown(old_values[i]), Shown(new_values[i]), may_change});

@@ -43,10 +43,8 @@ class TrainStartTest : public ::testing::Test {
   void Damage(int64_t step) const { std::filesystem::remove(Checkpoint(step) + "/rank_00000.safetensors"); }
   // The checkpoint that is chosen; "" for none.
   absl::StatusOr<std::string> Find(const std::string& settings = kSettings) {
-    config::RunConfig config = Parsed(settings);
-    config.mutable_batch()->set_sum_groups(1);
     const absl::StatusOr<FoundCheckpoint> found =
-        ChooseResume(arguments_, arguments_.resume, before_step_, config, model_, sinks_);
+        ChooseResume(arguments_, arguments_.resume, before_step_, Parsed(settings), model_, sinks_);
     if (absl::IsNotFound(found.status())) return std::string();
     if (!found.ok()) return found.status();
     EXPECT_EQ(found->checkpoint.step, found->manifest.progress.step);
@@ -115,7 +113,7 @@ TEST_F(TrainStartTest, TheCheckpointsGroupsIfTheReplicasDivideThem) {
   EXPECT_EQ(groups(6, 24), 24);
   SaveOf("learning_rate { peak: 1e-3 } stop { steps: 20 } pipeline { replicas: 4 }", 25);  // older, in another order
   EXPECT_EQ(groups(4), 4);
-  EXPECT_THAT(std::string(Find().status().message()), HasSubstr("batch.sum_groups: 0 -> 1"));
+  EXPECT_THAT(std::string(Find("batch { sum_groups: 4 }").status().message()), HasSubstr("batch.sum_groups: 0 -> 4"));
 }
 
 // The checkpoints of these tests do not say what was read.
