@@ -3,12 +3,8 @@
 option(HADAL_FETCH_DEPENDENCIES "Build the third-party libraries from pinned sources instead of using the system's" OFF)
 find_package(Threads REQUIRED)
 find_package(MPI REQUIRED COMPONENTS CXX)
-if(SKBUILD)  # a wheel: auditwheel leaves these two outside, but a machine with another Python than its own may lack Expat
-  set(CMAKE_FIND_LIBRARY_SUFFIXES .a .so)
-endif()
 find_package(ZLIB REQUIRED)
 find_package(EXPAT REQUIRED)
-set(CMAKE_FIND_LIBRARY_SUFFIXES .so .a)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 add_library(hadal_zstd INTERFACE)
