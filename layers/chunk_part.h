@@ -60,12 +60,12 @@ struct StepScalars {
 // of products (ModelPlan::compute_storage) unless stated otherwise.
 class Workspace {
  public:
-  // Reserves the scratch; for training also what backward needs. `forks`: on a device, gradients of weights have a queue
-  // of their own, from Fork on (gradient_batch.h).
+  // Reserves the scratch; for training also what backward needs. `forks`: on a device, gradients of weights have a
+  // queue of their own, from Fork on (gradient_batch.h).
   Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, const Stream& stream, Purpose purpose,
             ArenaLayout& layout, bool forks = false);
   void Bind(const Arena& arena);
-  // Makes that queue, if there shall be one.  REQUIRES: bound. Errors: the device's.
+  // Makes that queue, if there shall be one. Errors: the device's.  REQUIRES: bound.
   absl::Status Fork(const Arena& arena) const;
 
   AnyMatrix branch(int64_t rows) const { return {branch_, rows, width_, storage_}; }  // F(x)

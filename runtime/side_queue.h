@@ -6,8 +6,8 @@
 //
 // The work is numbered pieces, such as parts of a gradient. A piece starts when everything that was in the main order
 // at its MarkReady is done; what is launched later in the main order runs concurrently. The host asks Done before it
-// launches what needs the piece; or, if pieces are kernels alone, the main order waits for it (Join). Only kernels whose
-// headers allow it may run here, because others use scratch memory that the main order uses at the same time.
+// launches what needs the piece; or, if pieces are kernels alone, the main order waits for it (Join). Only kernels
+// whose headers allow it may run here, because others use scratch memory that the main order uses at the same time.
 // Threads: the thread that makes the device's calls. If pieces only copy to the host, one other thread may call Begin,
 // End and Finish instead, also during a capture (device.h). Otherwise only pieces from MarkReady to Join may be part of
 // a capture. Blocking: only Finish.
@@ -26,8 +26,8 @@ namespace hadal {
 class SideQueue {
  public:
   // For pieces [0, pieces); each may run many times. At most `most_under_way` pieces, with consecutive numbers, may be
-  // between Begin and Done or Join at a time. It takes `queue`; null: makes one. Errors: ResourceExhausted. `device` must
-  // outlive the object.
+  // between Begin and Done or Join at a time. It takes `queue`; null: makes one. Errors: ResourceExhausted. `device`
+  // must outlive the object.
   static absl::StatusOr<std::unique_ptr<SideQueue>> Create(Device& device, size_t pieces, size_t most_under_way,
                                                            DeviceQueues::Queue queue = nullptr);
   // REQUIRES: no piece is between Begin and Done.

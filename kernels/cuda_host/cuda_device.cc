@@ -122,7 +122,7 @@ class CudaDevice : public LaunchDevice {
   std::string name_, identity_;
   cudaStream_t stream_ = nullptr;
   DeviceQueues::Queue kernel_queue_ = nullptr;  // the last of MakeKernelQueue
-  std::byte* workspace_ = nullptr;  // for products
+  std::byte* workspace_ = nullptr;              // for products
   bool capturing_ = false;
   std::optional<DeviceWatch::Wait> polled_;  // since Idle found work that has not been waited for
   int64_t launches_ = 0, launches_before_capture_ = 0;
