@@ -8,9 +8,9 @@
 // Numerics: a batch changes no bit. The order of each sum depends only on its own shape, and additions to one
 // destination keep the order of the calls.
 // Memory: the sums of the first stage are in the memory given to Bind; when it is full, Take launches the merges. A
-// product's operands are not copied: they must not change before LaunchProducts, and after Fork not before the next
-// one. Destinations are complete after Launch. Fork: products and their sums run on a queue of their own, beside what
-// the main order launches next; LaunchProducts lets it wait for the products before, Launch for all.
+// product's operands are not copied: they must not change before LaunchProducts, after Fork not before the next one.
+// Destinations are complete after Launch. Fork: products and their sums run on a queue of their own, beside what the
+// main order launches next; LaunchProducts lets it wait for the products before, Launch for all.
 // Threads: one, that of the device's main queue. Asynchronous. No allocation after construction and Fork.
 #pragma once
 

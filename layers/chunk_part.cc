@@ -15,7 +15,6 @@ namespace hadal {
 namespace {
 
 constexpr int64_t kWorkspaceBoundary = 256;  // cuBLASLt's
-
 int64_t RowsWithin(int64_t vocabulary, Storage storage, int64_t most) {
   if (vocabulary <= Workspace::kSmallVocabulary) return most;
   constexpr int64_t kFewest = Workspace::kFewestLogitRows;

@@ -64,7 +64,7 @@ class Workspace {
   Workspace(const ModelPlan& plan, const ActivationCapacity& capacity, const Stream& stream, Purpose purpose,
             ArenaLayout& layout, bool forks = false);
   void Bind(const Arena& arena);
-  // Makes that queue, if there shall be one.  REQUIRES: bound. Errors: the device's.
+  // Makes that queue, if there shall be one. Errors: the device's.  REQUIRES: bound.
   absl::Status Fork(const Arena& arena) const;
 
   AnyMatrix branch(int64_t rows) const { return {branch_, rows, width_, storage_}; }  // F(x)

@@ -46,7 +46,6 @@ class Stage {
   // `plan` and `pipeline` must outlive the stage. A stage for inference has no gradients and keeps no activations.
   Stage(const ModelPlan& plan, const PipelineLayout& pipeline, int rank, const Stream& stream, Purpose purpose,
         ArenaLayout& layout);
-  // Errors: those of Workspace::Fork.
   absl::Status Bind(const Arena& arena);
 
   const ModelPlan& plan() const { return plan_; }

@@ -31,10 +31,10 @@
 // launches the gradients of weights for several steps together (kernels/gradient_batch.h): at the end of a backward or
 // half, before a sublayer's gradients are reported complete, and, in a whole backward, after kDeviceSteps steps of a
 // part, so there is memory for the pending tensors of so many steps. If these gradients have a queue of their own
-// (ChunkSpec::forks), they run beside the next steps of that number, whose pending tensors have a place of their own;
-// so have the recomputed tensors of every other segment. A backward in two halves (schedule.h) first runs
-// BackwardInput of all steps, later BackwardWeight of all steps. In between, a slot that all chunks of the rank share
-// keeps the pending tensors of all steps and, with recomputation, one buffer keeps what all segments have recomputed.
+// (ChunkSpec::forks), they run beside as many steps more: both pending tensors and a segment's recomputed tensors then
+// have two places, in turn. A backward in two halves (schedule.h) first runs BackwardInput of all steps, later
+// BackwardWeight of all steps. In between, a slot that all chunks of the rank share keeps the pending tensors of all
+// steps and, with recomputation, one buffer keeps what all segments have recomputed.
 // Saved tensors that only the input half reads have slots of their own: micro-batch m uses slot m mod input_slots.
 // input_slots divides `slots`, so one slot number determines both addresses in a graph. Weight halves of several
 // micro-batches run sublayer by sublayer, so that the gradients of the deepest sublayers are complete first.

@@ -1,7 +1,6 @@
 // Training where a feed-forward layer's ReLU and the gradients of biases ride on the products, and where nothing does:
-// losses are the same but for a bias's rounding, and in either case no layout, graph, recomputation or queue for
-// weights' gradients, which run as late as they may, changes a bit. On the emulated device, whose products can do
-// both.
+// losses are the same but for a bias's rounding, and in either case no layout, graph, recomputation or queue of weight
+// gradients, as late as it can be, changes a bit. On the emulated device, whose products can do both.
 #include "gmock/gmock.h"
 #include "runtime/profiler.h"
 #include "tests/integration/pipeline_run.h"

@@ -4,7 +4,6 @@
 
 #include "gtest/gtest.h"
 #include "kernels/add.h"
-#include "kernels/cuda_host/launch_device.h"
 #include "kernels/linear.h"
 #include "runtime/arena.h"
 #include "tests/support/test_device.h"
@@ -70,29 +69,6 @@ TEST_F(SideQueueTest, APieceRunsBehindWhatItWaitsFor) {
     Finish(kPieces - 1);
     stream_.ToHost(seen.data(), sums_.data, sums_.size * int64_t{sizeof(float)});
     ASSERT_EQ(seen, expected) << "in round " << round;
-  }
-}
-
-// The main order waits for a piece and reads what it has written, also in a graph.
-TEST_F(SideQueueTest, APieceCanBeABranchOfTheMainOrder) {
-  queue_ = *SideQueue::Create(*device_, 1, 1, *static_cast<cuda::LaunchDevice&>(*device_).MakeKernelQueue());
-  const auto run = [&] {
-    MakeValue(0, 1);
-    queue_->MarkReady(0, 1);
-    Begin(0);
-    queue_->Join(0);
-    Add(stream_, {.sum = Of(sums_, 0), .values = Of(sums_, 0)});
-  };
-  run();
-  device_->BeginCapture();
-  run();
-  const std::unique_ptr<DeviceGraph> graph = *device_->EndCapture();
-  float expected = 0, seen = 0;
-  for (int time = 1; time <= 5; ++time) {
-    if (time > 1) device_->Launch(*graph);
-    expected = 2 * (expected + 2.0f * static_cast<float>(time));
-    stream_.ToHost(&seen, sums_.data, sizeof(seen));
-    ASSERT_EQ(seen, expected);
   }
 }
 

@@ -258,8 +258,8 @@ cudaError_t EmulatedCuda::RecordEvent(cudaEvent_t event, cudaStream_t stream) {
   if ((state.recording == nullptr) == ThisThreadRecords()) return cudaErrorStreamCaptureUnsupported;
   auto marker = std::make_shared<Marker>(Marker{.stream = &state, .graph = state.recording.get()});
   events_[event] = marker;
-  if (state.recording != nullptr) state.last = marker.get();
-  if (state.recording != nullptr) return fault_;
+  state.last = marker.get();
+  if (marker->graph != nullptr) return fault_;
   Put(state, {.run = [marker] {
         marker->reached_seconds = MonotonicSeconds();
         marker->reached = true;
@@ -275,18 +275,17 @@ cudaError_t EmulatedCuda::AwaitEvent(cudaStream_t stream, cudaEvent_t event) {
   const auto found = events_.find(event);
   if (found == events_.end()) return cudaErrorInvalidResourceHandle;
   Marker* const marker = found->second.get();
-  if (ThisThreadRecords()) {
-    if (marker == nullptr || marker->graph == nullptr) return cudaErrorStreamCaptureIsolation;
+  const void* const graph = marker == nullptr ? nullptr : marker->graph;
+  if (ThisThreadRecords() != (graph != nullptr)) return cudaErrorStreamCaptureIsolation;
+  if (graph != nullptr) {
     StreamState& from = *marker->stream;
-    if (marker->graph != from.recording.get()) return cudaErrorCapturedEvent;
+    if (graph != from.recording.get()) return cudaErrorCapturedEvent;
     if (state.recording == nullptr) state.branch = state.unjoined = true;
     state.recording = from.recording, state.recorder = from.recorder;
     if (from.last == marker) from.unjoined = false;
-    return fault_;
+  } else if (marker != nullptr) {
+    Put(state, {.awaits = found->second});
   }
-  if (marker != nullptr && marker->graph != nullptr) return cudaErrorCapturedEvent;
-  if (state.recording != nullptr) return cudaErrorStreamCaptureUnsupported;
-  if (marker != nullptr) Put(state, {.awaits = found->second});
   return fault_;
 }
 

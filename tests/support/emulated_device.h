@@ -5,11 +5,11 @@
 // and a kernel that uses a host pointer makes the emulator abort. Copies check which side their pointers are on. Memory
 // that is being copied asynchronously (EnqueueCopyIn) must not change until the host has seen the copy done, and what
 // EnqueueCopyOut copies is not there before.
-// A capture keeps launches and a branch's events as closures; calls that are not allowed during one abort. So a run
-// that finishes has obeyed runtime/device.h. Each call that may be a standstill of a driver is one here: the host
-// waits until all queues are idle, and aborts if they are not within half a minute, because the remaining work must
-// be waiting for the host. Kernels of the main order run at once; those of queues run when their end is requested, or
-// some time later, and so do copies to the host on queues.
+// A capture keeps launches and a branch's events as closures; calls that are not allowed in one abort. So a run that
+// ends has obeyed runtime/device.h. Each call that may be a standstill of a driver is one here: the host waits until
+// all queues are idle, and aborts if they are not within half a minute: the remaining work must wait for the host.
+// Kernels of the main order run at once; those of queues run when their end is requested, or some time later, and so do
+// copies to the host on queues.
 // Threads: as Device.
 #pragma once
 
@@ -90,7 +90,7 @@ class EmulatedDevice : public cuda::LaunchDevice {
   // Runs or records a launch; on a queue beside the main order later, when its end is requested.
   void Enqueue(std::function<void()> work);
   void EnqueueBeside(DeviceQueues::Queue queue, std::function<void()> work);
-  // Records what the capturing thread does. Returns false outside of a capture, and for any other thread.
+  // Returns false outside of a capture, and for a thread that is not the capturing one.
   bool Records(std::function<void()> work);
   // Kernels, copies and graphs enqueued on the main order so far; and beside it, which does no harm.
   int64_t Position() { return emulator_.launches() + main_copies_; }

@@ -1,6 +1,6 @@
 // The queues and events of the emulated device. Its main order finishes at once unless a test delays it; a queue holds
 // work added by others (emulated_nccl.h), which finishes when that work does. Strict: every work item in a queue must
-// be preceded by its own Await; otherwise it could overlap the kernels that produce or use its bytes. When the main
+// be preceded by its own Await; otherwise it could overlap the kernels that produce or use its bytes. Where the main
 // order waits for a queue, the host does.
 //
 // Hardware queues: a GPU has CUDA_DEVICE_MAX_CONNECTIONS of them (1 to 32; 8 if the variable is not set), which the

@@ -192,8 +192,7 @@ SummaryTable PredictionsTable(const Summary& summary) {
   for (size_t i = 0; i < summary.predictions.size(); ++i) {
     const RunPrediction& prediction = summary.predictions[i];
     table.note = absl::StrCat(
-        "model TFLOP/s: operations of the model, without recomputation; MFU: over what matrix products alone reach; "
-        "share of "
+        "model TFLOP/s: without recomputed operations; MFU: these over what matrix products alone reach; share of "
         "roofline: what the predicted costs of all sublayers, spread evenly over the ranks, take of the measured step. "
         "Costs: ",
         prediction.costs, ".");
