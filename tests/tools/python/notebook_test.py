@@ -29,7 +29,7 @@ class NotebookTest(unittest.TestCase):
         os.makedirs(os.path.join(self.folder, "kernels", "this"))
         with open(os.path.join(self.folder, "kernels", "this", "kernel.json"), "w", encoding="utf-8") as file:
             json.dump(kernel, file)
-        NotebookClient(notebook, timeout=300, kernel_name="this", resources={"metadata": {"path": self.folder}}).execute()
+        NotebookClient(notebook, timeout=None, kernel_name="this", resources={"metadata": {"path": self.folder}}).execute()
         cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
         return [[output.get("text") or output["data"] for output in cell.outputs if output.get("name") != "stderr"] for cell in cells]
 
@@ -53,13 +53,13 @@ class NotebookTest(unittest.TestCase):
         self.assertGreater(int(translated[0].split()[0]), 40)
         self.assertIn("gradients vanish from decoder layer", failed[0])
         for method in ("post_ln", "deepnorm", "pre_ln"):
-            self.assertIn(method, compared[0]["text/plain"])
+            self.assertIn(method, compared[-1]["text/plain"])
             self.assertIn(f"method={method}", drawn[0]["image/svg+xml"])
         self.assertIn("finished", ended[0]["text/plain"])
 
     def test_depth_of_a_decoder(self):
         _, compared, curves, outputs, gradients, text, _ = self.execute("depth_of_a_decoder.ipynb")
-        self.assertEqual(compared[0]["text/plain"].count("trains"), 3)
+        self.assertEqual(compared[-1]["text/plain"].count("trains"), 3)
         for picture in (curves, outputs, gradients):
             self.assertIn("method=attn_res", picture[0]["image/svg+xml"])
         self.assertEqual(text[0].count("one thousand"), 2)

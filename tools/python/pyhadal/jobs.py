@@ -44,8 +44,8 @@ def train(config: "Config | Path", corpus: "Corpus | Path | None" = None, *, run
     `options`: of `hadal train`, with _ for -, as `init_from="runs/other", accept_changes=True, device="cuda"`.
 
     A run that is there is resumed from its newest checkpoint. An interrupt (Ctrl-C, a notebook's stop) saves, then raises
-    KeyboardInterrupt; the same call goes on from there. A second interrupt ends the job without saving. If this process ends in any
-    way, the job saves and ends.
+    KeyboardInterrupt; the same call goes on from there. A second interrupt does not wait for the save, a third kills the job. If
+    this process ends in any way, the job saves and ends.
 
     Raises JobError, with the program's last line and exit code: a bad config, a directory that another run is using, a full disk,
     a lost rank (after the supervisor's restarts), numbers that are not finite.

@@ -81,10 +81,11 @@ _BOUND = ("import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15)\n"
           "if os.getppid() == int(sys.argv[1]): os.execv(sys.argv[2], sys.argv[2:])")
 
 
-def start(arguments: Sequence[str], **options: Any) -> "subprocess.Popen[bytes]":
-    """Starts `hadal ARGUMENTS` in a session of its own: a terminal's Ctrl-C and a notebook's interrupt do not reach it. It gets
+def start(arguments: Sequence[str], bound: bool = True, **options: Any) -> "subprocess.Popen[bytes]":
+    """Starts `hadal ARGUMENTS` in a session of its own: a terminal's Ctrl-C and a notebook's interrupt do not reach it. `bound`: it gets
     SIGTERM when the thread that started it ends. `options`: of subprocess.Popen."""
-    return subprocess.Popen([sys.executable, "-I", "-S", "-c", _BOUND, str(os.getpid()), find(), *arguments], start_new_session=True, **options)
+    words = [sys.executable, "-I", "-S", "-c", _BOUND, str(os.getpid())] if bound else []
+    return subprocess.Popen([*words, find(), *arguments], start_new_session=True, **options)
 
 
 def failure(command: str, said: str, code: int) -> Refusal:

@@ -18,8 +18,8 @@ BATCH = 64  # lines that the program reads before it answers
 class Service:
     """`hadal COMMAND … --buffer 64`: the model is loaded once. A call's last batch is filled up with empty lines.
 
-    The program ends with the object, by `close`, after an error, and when this process ends in any way. Any thread may ask; one
-    at a time is served.
+    The program ends with the object, by `close`, after an error, and at the end of its input: also when this process ends in any
+    way. Any thread may ask; one at a time is served.
     """
 
     def __init__(self, command: str, arguments: "Sequence[str]", inputs: "Sequence[str]" = ()):
@@ -33,7 +33,7 @@ class Service:
             words += [option, f"/dev/fd/{read}"]
         try:
             self._process: "subprocess.Popen[bytes]" = program.start(
-                words, stdin=subprocess.DEVNULL if inputs else subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
+                words, bound=False, stdin=subprocess.DEVNULL if inputs else subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
                 pass_fds=[read for read, _ in pipes])
         finally:
             for read, _ in pipes:
