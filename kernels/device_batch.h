@@ -9,9 +9,9 @@
 //
 // An operation whose arguments have no device addresses copies the values itself (cuda_host/launch_memory.h): tools,
 // and tests of one kernel, use that. Decoding has its own tables (pipeline/decode/decode_buffers.h).
-// Padding rows follow the sentences' rows (runtime/data/packed_batch.h). Their token is −1, and for attention they are
-// sentences of their own. Their activations are finite whatever the memory contained, and their gradients are 0.
-// Thread safety: plain values.
+// Padding rows follow the sentences' rows (runtime/data/packed_batch.h). Their token is −1, and for attention they
+// follow the last sentence in tiles of their own, in which queries see no key and keys no query. Their activations
+// are finite whatever the memory contained, and their gradients are 0. Thread safety: plain values.
 #pragma once
 
 #include <cstddef>

@@ -28,7 +28,8 @@ struct TransportDecision {
   std::string notice;  // for the user; empty: nothing to say
 };
 // `ranks`: the facts of all ranks, in rank order; `gpu`: DeviceDecision::gpu. Pure.
-// Errors: InvalidArgument if NCCL is requested but impossible, or if a rank's environment forbids it (NcclRefusal).
+// Errors: InvalidArgument for `nccl` where NCCL is impossible; for `nccl` and `auto` where NCCL is possible but a
+// rank's settings of NCCL are not allowed (NcclRefusal): the user must change them, or ask for `host`.
 absl::StatusOr<TransportDecision> DecideTransport(Transport asked, bool gpu, std::span<const DeviceFacts> ranks);
 
 // One setting of a variable that NCCL reads.

@@ -2,8 +2,8 @@
 // instruments, the search for the first non-finite number, and reports on a checkpoint. Layers call Observe after they
 // have computed a tensor; without an observer this costs one comparison with null.
 //
-// The tensors of a sublayer with s = r·x + b·dropout(F(x)) + a·e (kernels/residual_norm.h), in the order of their
-// making:
+// The tensors of a sublayer with s = r·x + b·dropout(F(x)) + a·e (kernels/residual_norm.h), in the order in which
+// pre-norm makes them:
 //
 //   forward    kNormInput           input of the LayerNorm: s (post-norm) or x (pre-norm)
 //              kHidden              a feed-forward's hidden layer, after ReLU and dropout         [R, d_ff]
@@ -13,8 +13,8 @@
 //              kModelOutput         what the output head reads
 //   backward   kOutputGradient      ∂L/∂kOutput, complete: the sum over all readers
 //              kNormOutputGradient  ∂L/∂ the output of the LayerNorm
-//              kNormInputGradient   ∂L/∂kNormInput; reported for post-norm, n residual streams and norms of combined
-//                                   layers; elsewhere it is kOutputGradient of the sublayer before
+//              kNormInputGradient   ∂L/∂kNormInput; reported for post-norm, n residual streams and the norm of a
+//                                   combination of layers (DLCL, layer_combination.h); elsewhere it is kOutputGradient of the sublayer before
 //              kBranchGradient      ∂L/∂F(x)
 // In a stack with a second stream, neither that stream's gradient nor kNormInputGradient of the first sublayer is
 // reported. Where a stack has n residual streams (hyper_segment.cc), kOutput, DepthObservation::before and

@@ -74,7 +74,7 @@ void ShiftScaleForward(const Stream& stream, const ShiftScaleForwardArgs& args);
 void ShiftScaleBackward(const Stream& stream, const ShiftScaleBackwardArgs& args);
 double SumOfSquares(ConstVector x);
 void TopCandidates(const Stream& stream, const TopCandidatesArgs& args);
-// Turns the keys that ScatterRows has copied, in the cache.
+// Rotates (rotary positions) the keys that ScatterRows has copied into the cache, in place.
 void TurnScatteredKeys(const ScatterRowsArgs& args);
 void WeightedSumForward(const Stream& stream, const WeightedSumForwardArgs& args);
 void WeightedSumBackward(const Stream& stream, const WeightedSumBackwardArgs& args);

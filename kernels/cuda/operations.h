@@ -43,14 +43,15 @@ void Add(StreamHandle stream, const AddArgs& args);
 
 // Attention Residuals. Layout: a team of threads computes a row, eight columns per thread (row_team.h). Three readers
 // share a reading of the row's sources: a thread holds its columns of what each of them reads, forward by an online
-// softmax. The other readers of a call follow at once and read the row from a cache. 16-byte accesses as in
+// softmax. A call's further readers are served right after, while the row is in a cache. 16-byte accesses as in
 // residual_norm.h. Backward, the dot products with a source are computed twice: for their weighted mean, then for dx.
 // Memory traffic: as kernels/attention_residual.h states, and in each backward x (or P) once more: a second kernel
 // reads it for the gradients of w ⊙ g of all readers, which would not fit in the first one's registers.
 // Numerics: exponentials are FastExp. Sums along a row as in row_team.h; over sources and readers in the order of
-// kernels/attention_residual.h. Gradients of w ⊙ g: a block of kReaderRowBlock rows by source, then by row, ascending;
-// then the first block and the sum of the others (column_merge.h). No order depends on other readers of the call or,
-// but for sums over rows, on R.
+// kernels/attention_residual.h. Gradients of w ⊙ g: within
+// a block of kReaderRowBlock rows, the terms are added source by source, of each source row by row, ascending; then the
+// sum of all other blocks is added to the first block's (column_merge.h). No order depends on other readers of the
+// call or, but for sums over rows, on R.
 // REQUIRES: width ≤ kMaxTeamWidth (aborts otherwise).
 void ReadSourcesForward(StreamHandle stream, const ReadSourcesForwardArgs& args);
 void ReadOpenForward(StreamHandle stream, const ReadOpenForwardArgs& args);

@@ -2,10 +2,10 @@
 // head's width fits the tensor cores' tiles.
 //
 // Takes the arguments of the plain kernels and computes the same functions with the same dropout masks, but products
-// have BFloat16 operands and fp32 sums; queries and keys that turn are rounded after it. Probabilities and their
-// gradients are rounded to BFloat16 before they multiply values, keys and queries; a softmax's sum is over the values
-// before rounding. d_q stays accurate where keys are alike: what rounding adds to the row sums of the scores'
-// gradients is subtracted again (kernels/attention.md).
+// have BFloat16 operands and fp32 sums; rotated queries and keys are rounded to BFloat16 after the rotation.
+// Probabilities and their gradients are rounded to BFloat16 before they multiply values, keys and queries; a
+// softmax's sum is over the values before rounding. d_q stays accurate where keys are alike: what rounding adds to
+// the row sums of the scores' gradients is subtracted again (kernels/attention.md).
 #pragma once
 
 #include <type_traits>
@@ -28,7 +28,8 @@ bool OnTensorCores(const AttentionShape& shape) {
 // REQUIRES: OnTensorCores<BFloat16>(shape), strides below 2^26, and as in attention.h. Faster if rows of all
 // matrices are 16-byte aligned.
 void TensorAttentionForward(StreamHandle stream, const AttentionForwardArgs<BFloat16>& args);
-// The backward pass is both, in this order: d_q with row_terms, then d_k and d_v. Without tiles they do nothing.
+// The backward pass is both, in this order: d_q with row_terms, then d_k and d_v. A batch whose list of tiles is empty
+// has no rows, and nothing is written.
 void TensorQueryGradient(StreamHandle stream, const AttentionBackwardArgs<BFloat16>& args);
 void TensorKeyValueGradients(StreamHandle stream, const AttentionBackwardArgs<BFloat16>& args);
 

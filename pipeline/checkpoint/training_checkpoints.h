@@ -103,8 +103,9 @@ class TrainingCheckpoints {
   // Starts to save weights, moments and progress as they are now. `is_best`: `best` is to refer to this checkpoint.
   // Errors of Begin, Poll and Finish: Aborted (another job has claimed the run directory); Unavailable and
   // DeadlineExceeded (a rank was lost). After an error the save is over and earlier checkpoints are untouched.
-  // Each also keeps now.best true: an earlier step whose save failed is removed; if none is left, the list becomes that
-  // of the last checkpoint saved or loaded, so that the next better validation is saved as `best`.
+  // now.best lists the steps of the best validations. Begin, Poll and Finish remove from it the step of an earlier save
+  // that failed. If the list is then empty, it becomes that of the last checkpoint saved or loaded, so that the next
+  // better validation is saved as `best`.
   absl::Status Begin(TrainingProgress& now, bool is_best);
   bool saving() const { return saving_; }
   // Call before every update: see BackgroundFile::BeforeUpdate.

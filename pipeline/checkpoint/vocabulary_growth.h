@@ -51,8 +51,8 @@ struct TokenRows {
 // Errors: IdsOfTokens'; those of reading.
 absl::StatusOr<TokenRows> FindTokenRows(CheckpointReader& checkpoint, std::span<const Attachment> vocabularies);
 
-// As CompareParameters, but of tables whose rows move the checkpoint has a row for each of its own ids. `rows` null:
-// every table may have any number of rows.
+// Compares names and shapes as CompareParameters does. Tables whose rows move may differ in their number of rows: the
+// checkpoint has one for each id of its own vocabulary. `rows` null: every table may have any number of rows.
 absl::Status CompareBesideRows(const std::vector<CheckpointParameter>& checkpoint, const ModelPlan& model,
                                const TokenRows* rows = nullptr);
 

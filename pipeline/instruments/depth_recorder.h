@@ -5,7 +5,8 @@
 //   BeforeStep(s)   if s is a recording step: switches on the engine's observer and the measurement of the update
 //   AfterStep(s)    if s is a recording step: runs the probe forward, all-gathers, returns DepthMetrics
 // Recording changes no bit of training. Its numbers are bit-identical for every number of stages and threads, every
-// schedule, with and without recomputation (replicas round sums in another order, as everywhere).
+// schedule, with and without recomputation. With another number of replicas the sums over micro-batches are rounded
+// differently: each replica adds its own in fp64.
 // Threads: one per rank; Begin and AfterStep are collective and blocking.
 #pragma once
 

@@ -56,7 +56,7 @@ struct RankResources {
 
 // Of recomputation that was chosen to fit a limit (memory_fit.h).
 struct RecomputeFit {
-  double gap = 0;                      // no plan that fits repeats less of a rank's work by more than this share
+  double gap = 0;                      // ≥ the share of a rank's repeated work that a better plan could avoid
   std::vector<int64_t> bytes_without;  // [S] of a stage that recomputes nothing
 };
 
@@ -78,10 +78,10 @@ struct PipelineLayout {
   int64_t bucket_rows = 128;              // least size to which a device's micro-batches are rounded up, in rows
   std::optional<DecoderOptions> decoder;  // beam search at validations, its sources no longer than training's
   DecodeCapacity decode_capacity;         // the decoder's sizes, if `decoder` is set
-  std::vector<int32_t> borders;           // [G + 1]: global chunk g holds sublayers [borders[g], borders[g + 1])
+  std::vector<int32_t> borders;           // [chunks + 1]: global chunk g holds sublayers [borders[g], borders[g + 1])
   std::vector<double> costs;              // [sublayers] multiply-adds of a forward at full capacity
-  std::vector<RecomputeRun> recompute;    // SetRecompute sets this and
-  std::vector<bool> recomputed;           // [sublayers] whether the backward repeats the forward
+  std::vector<RecomputeRun> recompute;    // by SetRecompute
+  std::vector<bool> recomputed;           // [sublayers] whether the backward repeats the forward; by SetRecompute
   RecomputeFit recompute_fit;
   std::vector<RankProgram> programs;  // [S]
   // For each chunk, the most micro-batches that are live (in memory; schedule_check.h) at once, and the most of them
@@ -117,7 +117,9 @@ void SetRecompute(const ModelPlan& plan, std::vector<RecomputeRun> runs, Pipelin
 // Returns the layout of another replica of the same pipeline.
 absl::StatusOr<PipelineLayout> LayoutOfReplica(PipelineLayout pipeline, int replica);
 
-// The edges that cross in front of global chunk g > 0, with what its rank has of a history from its chunk before.
+// The edges that cross the cut in front of global chunk g > 0. Where one is a history (the outputs of all layers before
+// the cut, for methods that read them again: layers/README.md), Edge::known is the number of its entries that the rank
+// of g already has from its own previous chunk.
 std::vector<Edge> EdgesInFrontOf(const ModelPlan& plan, const PipelineLayout& pipeline, int global_chunk);
 // Edge::known of the first of them; 0 in front of the first chunk and behind the last.
 int64_t KnownInFrontOf(const ModelPlan& plan, const PipelineLayout& pipeline, int global_chunk);

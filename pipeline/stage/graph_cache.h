@@ -97,9 +97,9 @@ class GraphCache {
   std::map<GraphKey, Entry> entries_;
 };
 
-// Returns the maximum number of graphs of a chunk: sixteen shapes (row_bucket.h) for each slot and phase; with
-// replicas, as many more for a step's last backward, which always uses the same slot. `pending_slots`: ChunkSpec's; a
-// half of a backward has a graph for each pair of slots.
+// Returns the maximum number of graphs of a chunk: 16 shapes (row_bucket.h) for each slot and phase; with replicas,
+// also 16 shapes for each of the kMostParts parts of a step's last backward, which always uses the same slot.
+// `pending_slots`: ChunkSpec's; a half of a backward has a graph for each pair of slots.
 constexpr int64_t MostGraphs(int64_t slots, int64_t pending_slots, int replicas) {
   const int64_t of_phases = pending_slots > 0 ? 2 * slots + 2 * std::lcm(slots, pending_slots) : 3 * slots;
   return (of_phases + (replicas > 1 ? GraphCache::kMostParts : 0)) * 16;

@@ -12,8 +12,8 @@ namespace hadal {
 
 // Returns the string of each id, "" for a number that no token has: the model's vocabulary (BPE, Unigram, WordPiece or
 // WordLevel), then added tokens. `name`: the file's, for errors.
-// Errors: InvalidArgument if `contents` is no tokenizer.json, or gives an added token an id that the package does not:
-// one that the vocabulary does not give it, or for a new token one other than the next free number.
+// Errors: InvalidArgument if `contents` is no tokenizer.json, or if the id of an added token is not the one that the
+// package would use: that of the same string in the vocabulary, or the next free number for a new string.
 absl::StatusOr<std::vector<std::string>> TokensOfTokenizer(const std::string& contents, const std::string& name);
 
 }  // namespace hadal

@@ -36,8 +36,8 @@ class TextCodec {
   absl::StatusOr<std::vector<std::vector<int32_t>>> EncodeAll(const std::vector<std::string>& texts,
                                                               bool alone = false);
   absl::StatusOr<std::vector<int32_t>> Encode(const std::string& text, bool alone = false);
-  // Of a line's target, which may be ids whatever the codec's kind, in the file `path`. Errors: also for an invalid
-  // line; all have the file and the line's number.
+  // Encodes the target of a line of the file `path`; a line may hold ids whatever the codec's kind. Errors: also for an
+  // invalid line; all name the file and the line's number.
   absl::StatusOr<std::vector<int32_t>> Encode(const ParallelLine& line, const std::string& path, bool alone = false);
   absl::StatusOr<std::string> Decode(const std::vector<int32_t>& ids, PieceJoining joining = PieceJoining::kDefault);
   // Of a tokenizer.json: what its post-processor gives an empty text, and the ids of all special tokens, ascending.
@@ -55,7 +55,8 @@ class TextCodec {
 // Reads a text of kind kIds. Errors: InvalidArgument with the first word that is no id.
 absl::StatusOr<std::vector<int32_t>> ParseIds(std::string_view text, int32_t vocabulary_size);
 
-// Removes the tokens that start and end a text from those that a file of ids may have, so that none is there twice.
+// Removes the start and end tokens of `form` from the ends of `ids`, if they are there: what is made from `ids` adds
+// them again.
 void RemoveEnds(const TextForm& form, std::vector<int32_t>& ids);
 
 }  // namespace hadal

@@ -7,13 +7,14 @@
 // receives, adding(i) is the time to add one of them, and called(i) is the time when the host has made the calls for
 // this piece's round and all earlier ones. A piece is the part of a round that has one owner; it is complete
 // when the whole round is. Each slice has one owner among the replicas and one round (slice_ownership.h); the owner
-// receives R−1 pieces of it or, with blocks of replicas, a rank about as many as a relay and as an owner
-// (exchange/replica_buckets.h), each over one link within or between nodes. The slices of every owner are spread over
-// the depth of the stage, so each owner receives during the whole backward; only the transfer of the last piece cannot
-// overlap it. Completion: during the last micro-batch of a chunk, backward runs from the last sublayer to the first and
-// sends gradients in parts with equal numbers of sublayers: one sublayer per part on CPUs, at most 16 parts on a device
-// with graphs (graph_cache.h). Tied tables are last, after every stage that uses one. Not modelled: recomputation of a
-// whole segment before its backward; send limits, which are never the bottleneck.
+// receives R−1 pieces of it, each over one link within or between nodes. With blocks of replicas
+// (exchange/replica_buckets.h) a rank receives pieces in two roles: as a relay those of its block for an owner
+// elsewhere, as an owner one sum of each block; `pieces` counts both. The slices of every owner are spread over the
+// depth of the stage, so each owner receives during the whole backward; only the transfer of the last piece cannot
+// overlap it. Completion: during the last micro-batch of a chunk, backward runs from the last sublayer to the first
+// and sends gradients in parts with equal numbers of sublayers: one sublayer per part on CPUs, at most 16 parts on a
+// device with graphs (graph_cache.h). Tied tables are last, after every stage that uses one. Not modelled:
+// recomputation of a whole segment before its backward; send limits, which are never the bottleneck.
 // Threads: pure.
 #pragma once
 
@@ -52,7 +53,7 @@ struct ReplicaLinks {
   double near_pieces = 0, far_pieces = 0;  // for each bucket that the rank sums
   double sum_seconds = 0;                  // to add one element
   double round_seconds = 0;                // of a rank's host, to make the calls of a round
-  int rounds_behind = 0;                   // exchanges after that of the last round
+  int rounds_behind = 0;                   // exchanges after the last round's, with blocks: their sums
 };
 
 // The update of a stage's weights and their way to its replicas, round by round (StepTail).

@@ -4,8 +4,8 @@
 //                      of the devices per node; with pipeline.placement = stages_together, stages do), unless stages
 //                      or replicas are kept
 //   chunks, schedule   1, 2, 3, 4, 6, 8 chunks; with several the interleaved schedules, with one the others. Those that
-//                      split the backward need several stages, and zb_h1 and interleaved_zb memory for several pending
-//                      weight halves, which recomputation does not leave
+//                      split the backward need several stages; zb_h1 and interleaved_zb, which keep several weight
+//                      halves pending, are combined with no recomputation only
 //   micro-batches      1/8 to 8 times the config's tokens, none smaller than the longest sentence that fits now. The
 //                      tokens of a step remain the config's: of half as large micro-batches there are twice as many
 //   recompute          as little as the memory asks: the search finds it

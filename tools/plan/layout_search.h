@@ -38,6 +38,7 @@ struct LayoutSearch {
   double operations = 0;        // of a step, without recomputation
 };
 
+// `threads`: of each rank of the planned run, if it computes on CPUs; buffers depend on it. The search itself uses one.
 // Errors: ResourceExhausted if nothing fits, with the layouts that need the fewest bytes, the number of nodes that
 // would suffice, and the kept fields without which a layout fits; InvalidArgument if the devices cannot be divided over
 // this model, with the kept fields without which they can, or if the run's precision is not the machine's; the costs',
