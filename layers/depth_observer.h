@@ -14,7 +14,8 @@
 //   backward   kOutputGradient      ∂L/∂kOutput, complete: the sum over all readers
 //              kNormOutputGradient  ∂L/∂ the output of the LayerNorm
 //              kNormInputGradient   ∂L/∂kNormInput; reported for post-norm, n residual streams and the norm of a
-//                                   combination of layers (DLCL, layer_combination.h); elsewhere it is kOutputGradient of the sublayer before
+//                                   combination of layers (DLCL, layer_combination.h); elsewhere it is
+//                                   kOutputGradient of the sublayer before
 //              kBranchGradient      ∂L/∂F(x)
 // In a stack with a second stream, neither that stream's gradient nor kNormInputGradient of the first sublayer is
 // reported. Where a stack has n residual streams (hyper_segment.cc), kOutput, DepthObservation::before and
