@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # The time of recomputation that `pipeline.recompute_auto` saves, and how long its choice takes.
 #
-#   tests/bench/recompute_saving.sh path/to/hadal path/to/earlier/hadal > tests/bench/results/recompute_saving.txt
-# Some fifteen minutes on two cores. Two ranks, whose limit lies at 25, 50 and 75% between the bytes with all sublayers recomputed (every
+#   tests/bench/recompute_saving.sh path/to/hadal path/to/earlier/hadal [ROUNDS] > tests/bench/results/recompute_saving.txt
+# Some five minutes on two idle cores. Two ranks, whose limit lies at 25, 50 and 75% between the bytes with all sublayers recomputed (every
 # 10) and with none. Times are of recomputation over those of forward in the same steps, summed over the ranks, so that other work on the
-# machine counts on both sides; five runs of each in turn, medians. Then, by plan of both programs, steps on devices that are not here.
+# machine counts on both sides; ROUNDS (5) runs of each in turn, medians. Then, by plan of both programs, steps on devices that are not here.
 set -euo pipefail
 before=$(realpath "$2")
+rounds=${3:-5}
 . "$(dirname "$0")/workplace.sh" "$1"
 configs=$here/../../configs
 write_run() {  # LAYERS WIDTH HEADS TOKENS MICRO_BATCHES
@@ -16,12 +17,12 @@ model { encoder_layers: $1 decoder_layers: $1 d_model: $2 d_ff: $((4 * $2)) head
 batch { micro_batches: $5 source_tokens: $4 target_tokens: $4 }
 pipeline { threads: 1 }
 learning_rate { warmup_updates: 1 }
-stop { steps: 3 }
+stop { steps: 2 }
 instruments { enabled: false }
 checkpoint { save_at_end: false }
 END_OF_CONFIG
 }
-fullest() { "$hadal" plan run.textproto --set pipeline.stages=2 "$@" --json | python3 -c 'import json, sys; print(max(r["arena_bytes"] for r in json.load(sys.stdin)["memory"]))'; }
+fullest() { "$hadal" plan run.textproto --vocabulary 500 "$@" --json | python3 -c 'import json, sys; print(max(r["arena_bytes"] for r in json.load(sys.stdin)["memory"]))'; }
 share() {  # ARGUMENTS: recomputation over forward
   mpirun -n 2 --bind-to none --oversubscribe "$hadal" train run.textproto "$@" --run-dir run --resume never > log 2>&1 || { cat log; exit 1; }
   python3 - <<'END_OF_SCRIPT'
@@ -34,15 +35,15 @@ END_OF_SCRIPT
   rm -r run
 }
 measure() {  # NAME LAYERS WIDTH
-  write_run "$2" "$3" 4 256 4
-  none=$(fullest --set pipeline.recompute_every=0)
-  full=$(fullest --set pipeline.recompute_every=10)
+  write_run "$2" "$3" 4 128 4
+  none=$(fullest --set pipeline.stages=2 --set pipeline.recompute_every=0)
+  full=$(fullest --set pipeline.stages=2 --set pipeline.recompute_every=10)
   automatic() { echo "--set pipeline.recompute_auto=true --set pipeline.memory_limit_bytes=$((full + (none - full) * $1 / 100))"; }
   for percent in 25 50 75; do
     # shellcheck disable=SC2046  # several arguments
     "$hadal" plan run.textproto --set pipeline.stages=2 $(automatic $percent) | sed -n "s/^schedule.*target tokens, /# $1, $percent%: /p"
   done
-  for _ in 1 2 3 4 5; do
+  for _ in $(seq "$rounds"); do
     share --set pipeline.recompute_every=10
     # shellcheck disable=SC2046
     for percent in 25 50 75; do share $(automatic $percent); done
@@ -55,10 +56,21 @@ for i, percent in enumerate((25, 50, 75), 1):
     print(f"{sys.argv[1]:<24} {percent:3}% {statistics.median(full):9.3f} {statistics.median(shares[i::4]):9.3f} {statistics.median(saved):6.1f}%   ", " ".join(f"{s:.1f}" for s in sorted(saved)))
 ' "$1"
 }
-echo "# model, limit, recomputation over forward: of all, automatic; saved, and of each pair"
+echo "# $rounds rounds; model, limit, recomputation over forward: of all, automatic; saved, and of each pair"
 measure "100L-100L d_model 128" 100 128
 measure "500L-500L d_model 64" 500 64
 
+echo "# user CPU seconds of hadal plan, 500L-500L d_model 512 on 64 stages at 50%, each schedule"
+write_run 500 512 8 4096 128
+for schedule in gpipe 1f1b 1f1b_split "interleaved_1f1b --set pipeline.chunks=2" "interleaved_split --set pipeline.chunks=2"; do
+  set=(--set pipeline.stages=64 --device cuda --set pipeline.schedule=)
+  # shellcheck disable=SC2206  # several arguments
+  set=(${set[*]}$schedule)
+  none=$(fullest "${set[@]}" --set pipeline.recompute_every=0)
+  full=$(fullest "${set[@]}" --set pipeline.recompute_every=10)
+  TIMEFORMAT="$schedule %U s"
+  time "$hadal" plan run.textproto --vocabulary 500 "${set[@]}" --set pipeline.recompute_auto=true --set pipeline.memory_limit_bytes=$(((none + full) / 2)) > /dev/null
+done 2>&1
 write_run 500 512 8 8192 16
 echo "# by plan, 500L-500L d_model 512, the fastest layout of the search"
 by_plan() {  # NAME MACHINE NODES ARGUMENTS
