@@ -27,8 +27,6 @@
 namespace hadal {
 namespace {
 
-constexpr int kPeerLostExitCode = 6;
-
 std::string MpiErrorText(int error) {
   char text[MPI_MAX_ERROR_STRING] = {};
   int length = 0;
@@ -185,7 +183,7 @@ class StartedMpi final : public MpiEnvironment {
       std::fprintf(stderr, "rank %d: not all of %d ranks finished within %s; ending the job\n", rank_, size_,
                    absl::FormatDuration(end_timeout_).c_str());
       std::fflush(stderr);
-      MPI_Abort(MPI_COMM_WORLD, kPeerLostExitCode);
+      MPI_Abort(MPI_COMM_WORLD, 6);  // kExitPeerLost of launch/exit_code.h
     }
     MPI_Finalize();
   }

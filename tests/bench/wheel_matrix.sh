@@ -18,7 +18,8 @@ set -euo pipefail
 END
 cat > "$work/user" <<'END'  # WHEEL EXPECTED
 set -euo pipefail
-timed() { local start=$SECONDS; "${@:2}"; echo "  $((SECONDS - start)) s: $1"; }
+exec 3>&1
+timed() { local start=$SECONDS; "${@:2}"; echo "  $((SECONDS - start)) s: $1" >&3; }
 cd
 trap 'code=$?; [ $code -eq 0 ] || tail -n 20 log; exit $code' EXIT
 . /etc/os-release; echo "$PRETTY_NAME, $(ldd --version | sed -n 1p), $(python3 --version), user id $(id -u)"
