@@ -63,7 +63,7 @@ void ReadSourcesForward(const Stream& stream, const ReadSourcesForwardArgs& args
 
 struct ReadOpenForwardArgs {
   ConstMatrix open;     // P [R, d]
-  SourceReader reader;  // without w as `adds`
+  SourceReader reader;  // if it has no w: as with `adds`
   bool adds = false;
   float epsilon = 0;
   Matrix statistics;  // [R, kReaderStatistics]: the reader's; (=) those of P, not if it adds

@@ -13,7 +13,7 @@
 // dW one for each 512 rows (kernels/cpu/product.h). Neither the other rows nor threads nor the instruction set, if it
 // has FMA, change a bit. db adds rows in ascending order. ReLU keeps a NaN.
 // REQUIRES everywhere: matching shapes (aborts with both values otherwise). Blocking on the CPU, asynchronous on a
-// device. Allocates nothing.
+// device. Allocates nothing, except PackWeight.
 #pragma once
 
 #include <cstddef>
@@ -55,8 +55,8 @@ struct LinearForwardArgs {
 };
 void LinearForward(const Stream& stream, const LinearForwardArgs& args);
 
-// Rearranges a weight in place for LinearForward on this CPU, which then copies no part of it. Consecutive packed
-// weights of equal width are one packed weight. Results keep their bits.
+// Rearranges a weight in place for LinearForward on this CPU, which then copies no part of it. Weights of equal width
+// that lie one behind the other, each packed, can be read as one packed weight. Results keep their bits.
 // REQUIRES: the CPU; contiguous; weight.rows a multiple of kPackedRows. Allocates scratch.
 constexpr int64_t kPackedRows = 32;
 void PackWeight(const Matrix& weight);

@@ -6,8 +6,9 @@
 //
 // It does not wait for the whole timeout, because the first rank whose wait lasts that long ends the job (exit code 5).
 // By then every waiting rank has printed, so the log shows which rank waits for which; the cause is a rank that has not
-// printed, or that does not wait. If the watchdog cannot make its message (no memory), it prints that to stderr and the
-// run continues. The watchdog never ends a run: the waits do, and DeviceWatch (runtime/device_watch.h).
+// printed: it does not wait, or it has ended. If the watchdog cannot make its message (no memory), it prints that to
+// stderr and the run continues. The watchdog never ends a run: the waits do, and DeviceWatch
+// (runtime/device_watch.h).
 // Threads: watches on a thread of its own, which only reads. Blocking: the destructor joins that thread at once.
 #pragma once
 
@@ -27,7 +28,7 @@ class Watchdog {
  public:
   // Receives one line, on the watchdog's thread. May throw.
   using Say = std::function<void(const std::string& line)>;
-  // Watches until destroyed. All arguments must outlive it.
+  // Watches until destroyed. `timeout`: pipeline.wait_timeout_seconds. All arguments must outlive it.
   Watchdog(const Communicator& communicator, const CurrentInstruction& current, absl::Duration timeout, Say say);
 
  private:

@@ -36,7 +36,8 @@ inline int32_t ProjectionOfBand(int32_t band, int32_t bands) { return band == 0 
 double TokenShare(const AdaptiveBand& band, const ModelOptions& options);
 // Expected multiply-adds of the output head for a row, forward.
 double HeadProducts(const ModelOptions& options);
-// The same for the lookup of an embedding that uses `tables` tables (ModelPlan::Tables).
+// The same for a lookup in an adaptive embedding; `tables`: the tables and projections that it uses
+// (ModelPlan::Tables).
 double InputProducts(const ModelOptions& options, int32_t tables);
 
 // The number of rows that are processed at a time; part of the order of accumulation.

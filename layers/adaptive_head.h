@@ -13,8 +13,8 @@
 // A band's products are computed only for the rows whose target is in it. Outside training their bits for a row do
 // not depend on the other rows.
 // Order of accumulation: band 0 and classes in blocks of kAdaptiveRows rows (or Workspace::logit_rows(), if that is
-// less), then band 1, 2, … in such blocks of their own rows, ascending. A row is in one band, so its gradient has two
-// terms: the head's, then its band's.
+// less), then band 1, 2, … in such blocks of their own rows, ascending. The gradient of a row
+// has the term of band 0 and the classes, then, if its target is in another band, that band's.
 // Dropout: sites kResidual (element = row·d + column) and kActivation (the same numbering, columns below w_c).
 // Limitation: only on the CPU, in fp32 (device_support.h).
 // Thread safety: const; one call at a time (scratch).

@@ -84,7 +84,8 @@ class IncrementalScratch {
   IncrementalScratch(const ModelPlan& plan, const Capacity& capacity, const Stream& stream, ArenaLayout& layout);
   void Bind(const Arena& arena);
 
-  // The result of a branch's first product: q|k|v, q, or the feed-forward's. The next names say what they hold.
+  // The result of a branch's first product: q|k|v, q, or the feed-forward's. Then the inputs and
+  // results of the steps that follow; `hidden` is behind the activation.
   AnyMatrix inner(int64_t rows, int64_t columns) const { return {inner_, rows, columns, storage_}; }
   // [rows, columns], columns ≤ max(d, H·D): the outputs of the heads; free memory before these exist.
   AnyMatrix attended(int64_t rows, int64_t columns) const { return {attended_, rows, columns, storage_}; }
@@ -144,8 +145,8 @@ class IncrementalSublayer {
   // after the last sublayer of a stack that does not combine its layers, `out` has the type that products read
   // (out_storage()). `out` must not alias x. `cache` [cache rows, 2·K·D]: of the layer; not read by a feed-forward.
   // `second` [B, d]: the stack's second stream, updated in place (second_stream.h); empty if it has none. In a stack
-  // that reads blocks (block_reader.h) x is what the sublayer reads, `second` the open sum, empty at a block's start,
-  // and `out` the sum behind, which may be `second`.
+  // that reads blocks (block_reader.h) x is what the sublayer reads, `second` the open block's sum in front of the
+  // sublayer, empty at a block's start, and `out` receives that sum behind the sublayer; it may be `second`.
   void Step(const IncrementalContext& context, ConstAnyMatrix x, AnyMatrix cache, AnyMatrix out, Matrix second) const;
   // The type of `out`, and the number of residual streams in it.
   Storage out_storage() const { return out_storage_; }

@@ -49,8 +49,8 @@ class PairScorer {
   // REQUIRES: no side longer than longest_tokens(); pairs have a source if and only if the model has an encoder.
   absl::StatusOr<std::vector<PairScore>> Score(std::span<const SampleView> pairs);
   // Returns the scores of blocks of text on every rank, in the order of `blocks` (the same on every rank). If the model
-  // has read blocks with a document mask, attention and positions begin anew at each document. REQUIRES: a language
-  // model; no block of more than longest_tokens() + 1 tokens.
+  // was trained on blocks with a document mask, attention and positions begin anew at each document. REQUIRES: a
+  // language model; no block of more than longest_tokens() + 1 tokens.
   absl::StatusOr<std::vector<PairScore>> ScoreBlocks(std::span<const TextBlock> blocks);
 
  private:

@@ -8,8 +8,8 @@
 //   watch.BeforeCall(); kernel<<<…>>>   if no Wait of this thread ends within twice the timeout: hung("… launched …")
 //
 // The waiting thread may be stuck in the driver, and any further call of CUDA or NCCL may block, too. So the watch has
-// its own thread, which only looks at the clock. Waits for other ranks do not count as waits for the device: their
-// timeouts are errors that name the rank (comm/communicator.h).
+// its own thread, which only looks at the clock. Waits for other ranks are no Waits: their
+// timeouts are errors that name the rank (comm/communicator.h), and come before twice this timeout.
 // Thread safety: any thread may wait and call BeforeCall; both concern the calling thread's own work. Cost: about 0.1
 // us.
 #pragma once

@@ -70,7 +70,8 @@ inline constexpr char kLatestName[] = "latest";
 inline constexpr char kBestName[] = "best";
 inline constexpr char kAttemptName[] = "attempt";
 inline constexpr char kResumeRequestName[] = "resume_request";
-// These follow the name of a checkpoint; an attempt's name follows all but the last.
+// Behind the name of a checkpoint. An attempt's name follows the first three; behind the last it follows with a "." if
+// the directory was unfinished or replaced, and not if it was a whole checkpoint.
 inline constexpr char kTemporaryInfix[] = ".tmp.";
 inline constexpr char kReplacedInfix[] = ".replaced.";
 inline constexpr char kAbandonedInfix[] = ".abandoned.";

@@ -14,7 +14,7 @@ namespace hadal {
 
 inline constexpr int kToolDone = 0, kToolError = 1, kToolUsage = 2, kToolDamaged = 3;  // damaged: a corpus, checkpoint
 
-// The message of an error that a child of this process has printed.
+// The message of a status whose error was already printed, by a child of this process: nothing is printed again.
 inline constexpr char kPrinted[] = "";
 
 // Maps InvalidArgument, NotFound, AlreadyExists and FailedPrecondition (what the user named is wrong, missing, there

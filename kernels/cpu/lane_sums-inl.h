@@ -1,4 +1,4 @@
-// Adds up the lanes of several vectors at once: dot products of contiguous vectors.
+// Adds up the lanes of each of several vectors at once: the last part of dot products.
 //
 // Order: neighbouring lanes are added in pairs, then neighbouring sums of these, and so on. Fewer instructions than one
 // vector at a time: the sums of two vectors share one.
@@ -52,7 +52,8 @@ HWY_INLINE void SumLevels(FloatVec (&level)[kCount], int count) {
   }
 }
 
-// sums[i] = Σ lanes of vectors[i], at most 16. Writes whole vectors: `sums` has room for a multiple of the lanes.
+// sums[i] = Σ lanes of vectors[i], of at most 16 vectors. Writes whole vectors: `sums` has room for a multiple of the
+// lanes.
 template <int kCount>
 HWY_INLINE void SumLanes(const FloatVec (&vectors)[kCount], float* HWY_RESTRICT sums) {
   static_assert(kCount <= 16);

@@ -17,8 +17,8 @@ inline int64_t ColumnSumFloats(int64_t rows, int64_t width) {
 }
 
 struct ColumnSumMemory {
-  // Takes `floats` floats for `count` merges: from `batch`, or scratch if it is null. REQUIRES without a batch: count =
-  // 1 and at most kColumnPartials floats.
+  // Takes `floats` floats in all, for `count` merges: from `batch`, or scratch if it is null. REQUIRES without a
+  // batch: count = 1 and at most kColumnPartials floats.
   ColumnSumMemory(const Stream& stream, GradientBatch* batch, int64_t floats, int64_t count) {
     static_assert(kColumnPartials * sizeof(float) <= LaunchMemory::kScratchBytes);
     HADAL_CHECK(batch != nullptr || count == 1);

@@ -18,8 +18,9 @@
 // Several products in one launch (strided batches) use the algorithm of one alone, which cublasLtMatmulAlgoCheck must
 // accept for their number and kMatmulWorkspaceBytes. Its tile and its split of the sum over k are then those of one,
 // and with them the order of every sum. NVIDIA does not document that; linear_on_device_test would
-// compare the bits on a GPU. The first choice for one weight's gradient probably splits a long sum, which several at a
-// time need not: with weight_gradient_batch > 1 it is the first choice for that many, if one alone can have it.
+// compare the bits on a GPU. cuBLASLt's first choice for one weight's gradient probably splits its long sum;
+// for several gradients in one launch a split is not needed. With weight_gradient_batch = N > 1, all counts use the
+// first choice for N, if that algorithm also supports a single product.
 // Threads: one. After Make… succeeds, the library's errors abort with its message.
 #pragma once
 

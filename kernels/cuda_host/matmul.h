@@ -44,7 +44,7 @@ struct MatmulArgs {
   // elements. A step of 0: all read the same matrix. REQUIRES: count = 1 if the epilogue changes C; steps ≥ 0; c's
   // products do not overlap; a_sums_step on 16 bytes.
   int64_t count = 1, a_step = 0, b_step = 0, c_step = 0, a_sums_step = 0;
-  // The queue to launch on. Beside the main one: with a workspace of that queue's own (OwnMemory::kWorkspaceBytes).
+  // The queue to launch on, and, if it is not the main one, a workspace of its own (OwnMemory::kWorkspaceBytes).
   DeviceQueues::Queue queue = DeviceQueues::kMain;
   std::byte* workspace = nullptr;
 

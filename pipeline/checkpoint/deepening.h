@@ -10,8 +10,8 @@
 // kZero: the first copy is the layer itself, for the new depth; the others are added so that they change nothing, up to
 // the norms' epsilon:
 //   first copy   F' = b·r' / (b'·r) · F; a norm in front of a branch γ' = k/k'·γ, β' = k/k'·β
-//   others       F' = 0, or in its place the sublayer's learned gain, if it has one; Admin's ω' is the same for all
-//                elements: its initial constant (post-norm), else 1
+//   others       F' = 0; if the sublayer has a learned gain, that is 0 and F' = F. All elements of Admin's ω' are
+//                equal: its initial constant (post-norm), else 1
 //   post-norm    γ' = 1, β' = 0 of all norms behind the first copy's last branch but the last, which has γ, β
 // Source: of kSplit, for plain residuals, Chang et al., "Multi-level residual networks from dynamical systems view",
 // ICLR 2018; the gains and norms are ours. Of kZero, adding layers that are the identity, Chen et al., "Net2Net", ICLR
@@ -44,8 +44,8 @@ struct DeepenedParameter {
 // Errors: FailedPrecondition, naming the first parameter of either for which the other has none or one of another shape
 // (so it is for methods with a table over all layers, dlcl), or the stack of which `from` has more layers; by kZero
 // also the first sublayer that would change the loss (of mhc, attn_res and b2t_no_ln any; of mix_ln one whose layer has
-// its norms elsewhere than in the checkpoint). A copy of the first self-attention of attn_res, which has no query,
-// takes its layer's feed-forward's.
+// its norms elsewhere than in the checkpoint). In attn_res the first self-attention
+// reads no history and has no query w; its copies, which do, take the w of its layer's feed-forward.
 absl::StatusOr<std::vector<DeepenedParameter>> DeepenedParameters(const ModelPlan& from, const ModelPlan& to,
                                                                   DeepeningRule rule);
 

@@ -39,9 +39,9 @@ struct StepRow {
 // encode a group of sentences, execute one decoding step of a group, or end.
 //
 // Commands are few and small (five integers per row); every rank executes them in the order sent. A lane (one group of
-// sentences in progress) has a pool of cache rows; its first rows, from 1 on, have the keys and values of the encoder's
-// output, sentence after sentence.
-// At the end the searching rank broadcasts the translations (TranslationsToBytes). All ranks run the same binary.
+// sentences in progress) has a pool of cache rows; row 0 is for padding (decoder_chunk.h), the next rows have the
+// keys and values of the encoder's output, sentence after sentence. At the end the searching rank broadcasts the
+// translations (TranslationsToBytes). All ranks run the same binary.
 struct DecodeCommand {
   enum class Kind : int32_t { kEncode, kStep, kEnd };
 
@@ -79,9 +79,10 @@ class DecodeLinks {
   // On the others: waits for the next command.
   absl::Status ReceiveCommand(DecodeCommand& command);
 
-  // Send the output residual of this rank's chunk `chunk` to the next chunk's rank, and receive that chunk's input
-  // residual; of a history only the entries that the receiving rank lacks (layers/border.h). If a second stream crosses
-  // the border, it follows by another call.
+  // SendResidual sends the output residual of this rank's chunk `chunk` (its index on the rank) to the rank of the next
+  // chunk of the depth; ReceiveResidual receives the input residual of this rank's chunk `chunk`. Of a history only
+  // the entries that the receiving rank lacks (layers/border.h). If a second stream crosses the border, it follows by
+  // another call.
   absl::Status SendResidual(int chunk, ConstAnyMatrix residual);
   absl::Status ReceiveResidual(int chunk, AnyMatrix residual);
 

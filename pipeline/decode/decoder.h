@@ -18,8 +18,8 @@
 // run's arena. The search itself keeps small vectors.
 // Limitations: no continuous batching: a group runs until its last sentence is done. With several chunks per rank, the
 // chunks of one command run one after the other.
-// Threads: one per rank. Blocking: Translate, which all ranks call together. After an error the job can only end:
-// communication is closed.
+// Threads: one per rank. Blocking: Translate, which all ranks call together. After any error but InvalidArgument the
+// job can only end: communication is closed.
 #pragma once
 
 #include <cstdint>
@@ -89,10 +89,11 @@ class Decoder {
   // Translates `sources` (token ids without </s>, the same on every rank). Every rank returns the results, in the same
   // order. `update`: number of updates applied to the weights, which selects the branch gain (BranchNorm); at least 1
   // is used. `starts`: the start of each output; empty: no forced tokens, and OutputStart::number, by which sampling
-  // draws, is s for sources[s]. A language model's sources are empty. For a speech model, `utterances` has the frames
-  // of each utterance, and `sources` as many empty entries; the limit of an utterance is longest_utterance_rows().
-  // Errors: InvalidArgument naming the first source that is empty or longer than its limit; those of
-  // Communicator::Wait.
+  // draws, is s for sources[s]. A language model has no sources: each entry is empty, one for each text. For a speech
+  // model, `utterances` has the frames of each utterance, and `sources` as many empty entries; the limit of an
+  // utterance is longest_utterance_rows().
+  // Errors: InvalidArgument naming the first source that is longer than its limit or, of a translation model, empty;
+  // those of Communicator::Wait.
   // REQUIRES: forced tokens only with DecoderOptions::prefixes, and no more than longest_output_tokens().
   absl::StatusOr<std::vector<Translation>> Translate(std::span<const std::vector<int32_t>> sources, int64_t update,
                                                      std::span<const OutputStart> starts = {},

@@ -1,8 +1,8 @@
 // DecoderChunk computes one contiguous range of sublayers on one rank for decoding: the encoder's part once per group
 // of sentences, the decoder's part once per step.
 //
-//   Encode:  source embedding or border → encoder sublayers → border; or encoder output → keys and values of every
-//            cross-attention here → border, if later chunks have cross-attention
+//   Encode:  source embedding or border → encoder sublayers → border; then the keys and values of the encoder's
+//            output for every cross-attention here; the output crosses the border if later chunks have cross-attention
 //   Step:    target embedding or border → decoder sublayers against their caches → border, or the head's candidates
 // Caches: one matrix per decoder layer, with a part for each lane. A step reads only rows that its group has written,
 // and row 0, which padding rows share (decode_buffers.h); row 0 starts as zeros, so that they do not compute NaN from
@@ -47,8 +47,8 @@ class DecoderChunk {
                const DecodeCapacity& capacity, int32_t candidates, DecodeBuffers& buffers, const Launching& launching,
                ArenaLayout& layout);
   void Bind(const Arena& arena);
-  // Call before the first Encode of a translation: initialises the memory that is read before it is written. `update`:
-  // number of updates applied to the weights, ≥ 1.
+  // Call before the first Encode of a translation: initialises the memory that is read before it is written, and the
+  // branch gains. `update`: number of updates applied to the weights, ≥ 1; growing gains (BranchNorm) depend on it.
   void Begin(const Stream& stream, int64_t update) const;
 
   // Whether Encode and Step read from the border before the chunk (input) and write to the one after it (output), and
@@ -61,8 +61,8 @@ class DecoderChunk {
   bool steps() const { return step_input_ || embedding_target_.has_value(); }
 
   // The buffer for the residual from the border before the chunk; the caller fills it before Encode or Step if
-  // encode_input() or step_input(). It has `rows` rows for each residual stream or, in a stack that keeps its history,
-  // for each entry that the rank's chunk before has not left in the buffers.
+  // encode_input() or step_input(). It has `rows` rows for each residual stream. In a stack that keeps its history it
+  // has `rows` rows for each entry that is not in the buffers yet: the rank's previous chunk has left the others there.
   AnyMatrix EncodeInput(int64_t rows) const {
     return Lacking(WholeEncodeInput(rows), step_input_ ? 0 : known_input_ * rows);
   }
@@ -75,7 +75,8 @@ class DecoderChunk {
   Matrix StepSecondOutput(int64_t rows) const { return Crossing(output_second_, Stack::kDecoder, rows); }
 
   // Runs the encoder's part on the sources of context.batch for `lane`, and writes their keys and values to the cache
-  // rows `encoder_output`. Returns the chunk's output residual, of a history what the next chunk's rank lacks.
+  // rows `encoder_output`. Returns the chunk's output residual; of a history only the entries that the next
+  // chunk's rank lacks.
   ConstAnyMatrix Encode(const SublayerContext& context, const CacheRows& encoder_output, int32_t lane);
   // Runs one step of `lane`. Returns as Encode.
   ConstAnyMatrix Step(const IncrementalContext& context, int32_t lane);
@@ -96,8 +97,9 @@ class DecoderChunk {
   struct DecoderSublayer {
     IncrementalSublayer sublayer;
     int32_t cache = 0;  // index in caches_
-    // For a stack that keeps its history: what a layer's first sublayer reads of it, or any sublayer and of the open
-    // block's sum; and the entry that the sublayer writes.
+    // For a stack that keeps its history. DLCL: a layer's first sublayer reads `combination` of it. Attention
+    // Residuals: every sublayer reads it by `reader`, and the open block's sum if it has one (`in_block`: the
+    // sublayer is not the first of its block). `entry`: the history's entry that the sublayer writes; −1: none.
     std::optional<LayerCombination> combination = {};
     std::optional<BlockReader> reader = {};
     bool in_block = false;
@@ -142,7 +144,8 @@ class DecoderChunk {
   // Closes a stack that keeps its history, once that is complete. Returns the stack's output stream.
   ConstAnyMatrix Close(const Closing& closing, const Stream& stream, const ParameterStore& parameters, Stack stack,
                        int64_t rows) const;
-  // What a decoder sublayer reads of the history, and of the open sum: x, or what it computes of that.
+  // Returns what a decoder sublayer reads: x, or in a stack that keeps its history what it computes of the history and
+  // the open block's sum. `at`: the last residual buffer in use.
   ConstAnyMatrix ReadHistory(const IncrementalContext& context, const DecoderSublayer& s, ConstAnyMatrix x,
                              int& at) const;
   AnyMatrix CacheOf(const DecoderSublayer& s, int32_t lane) const {

@@ -1,5 +1,5 @@
-// Initialises parameters: the pipeline's rank 0 computes every slice of every parameter and sends it to the rank that
-// owns it.
+// Initialises parameters: the pipeline's rank 0 computes every slice of every parameter and sends it to the rank of
+// the pipeline that holds its parameter's state (PipelineLayout::OwnerOf).
 //
 // Each rank passes slices on to the next, so no rank needs memory for more than one slice of other ranks' parameters.
 // Each replica does this separately, with the same result. A slice is a function of (plan, seed, parameter, slice), so

@@ -13,7 +13,8 @@
 namespace hadal {
 
 // Which of a rank's backwards are in halves, and how many weight halves may stay pending (`lag`): after each input half
-// and its send, the oldest pending weight halves run until only `lag` are left; those run before the tail. Weight
+// and its send, the oldest pending weight halves run until only `lag` are left; those run after the rank's last
+// backward, before the update. A visit is the forward or backward of one micro-batch in one chunk. Weight
 // halves change neither the order of the other instructions nor what these wait for, so they cause no deadlock.
 struct Halves {
   int64_t lag = 0;

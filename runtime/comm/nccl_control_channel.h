@@ -40,7 +40,7 @@ class NcclControlChannel {
   absl::Status Listen();
   // Sends a message to the peer.
   absl::Status Say(const NcclMessage& message);
-  // Returns the peer's next message; nullopt if none has arrived.
+  // Returns the peer's next message, also its last one; nullopt if none has arrived.
   absl::StatusOr<std::optional<NcclMessage>> Next();
   // Frees the messages that the peer has received.
   absl::Status ForgetSent();

@@ -97,7 +97,8 @@ std::vector<KernelCase> MemoryBoundCases(const KernelShapes& shapes, const Strea
 //   attention backward   10·P·H·D     Q·Kᵀ again, dO·Vᵀ, and the gradients of q, k and v
 //   linear               2·R·in·out   each of its three products; on the CPU also the time of as many multiply-adds in
 //                                     registers (HostGemmLimit)
-//   orthogonalize        OrthogonalizeOperations, on the CPU by halves
+//   orthogonalize        OrthogonalizeOperations (kernels/orthogonalize.h), on the CPU only the half of
+//                                     each symmetric product that is computed
 // Returns the cases that `stream` can run: bf16 only on a device.
 std::vector<KernelCase> ProductCases(const KernelShapes& shapes, const Stream& stream);
 

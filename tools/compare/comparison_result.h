@@ -11,7 +11,7 @@
 //   diverged the run ended because its numbers were not finite; takes precedence over the others
 //   not known  H or the validation nll is missing
 // Why not the loss: with Post-LN the loss also falls at first if training fails, through the output layer alone; only
-// the distance below H separates the two. Thread safety: pure, except for reading files.
+// the distance below H separates the two. Thread safety: pure, except for reading and writing files.
 #pragma once
 
 #include <cstdint>
@@ -63,7 +63,7 @@ absl::Status WriteCellRun(const std::string& run_directory, const CellRun& run);
 // The next action for a cell.
 enum class CellTask {
   kStart,    // it has never run
-  kGoOn,     // it continues: it was interrupted, cut (and may run longer by now), or failed, or its limits have changed
+  kGoOn,     // interrupted, killed, cut (and may run longer by now), failed, or its limits have changed
   kNothing,  // it is finished
   kChanged,  // its directory holds a run of another config
 };

@@ -11,8 +11,9 @@
 //           launches of a forward and a backward)
 //           because the first micro-batch passes the earlier stages before s starts, and the last one returns through
 //           their first chunks. Where the backward is split, only the first chunk's forward, one message and half of
-//           the launches count. Plus the tail for stages of equal size: the update and the gathering of weights, which
-//           may overlap
+//           the launches count. In both cases, plus the tail of a step: the reading of all gradients, then
+//           the longer of the update and the gathering of weights, which may overlap each other. The tail is computed
+//           as if stages were of equal size
 // Threads: one object per thread (it caches).
 #pragma once
 
@@ -40,7 +41,7 @@ class LayoutBounds {
   // Infinity if the costs have none for the layout's micro-batches, but the layout's number of micro-batches is not the
   // config's (so that their sizes differ). Errors: NotFound if it is the config's; other errors of the costs.
   absl::StatusOr<double> Share(const LayoutPrediction& layout);
-  // `borders`: of the layout's pieces.  REQUIRES: Share of the layout is finite.
+  // `borders`: of the layout's chunks (PipelineLayout::borders).  REQUIRES: Share of the layout is finite.
   double Cut(const LayoutPrediction& layout, const std::vector<int32_t>& borders) const;
   // M · C / (S · R), the step's time with all devices always busy: the least of the layouts for which Share was called.
   double roofline_seconds() const { return roofline_seconds_; }

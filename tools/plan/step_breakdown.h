@@ -2,11 +2,13 @@
 // (pipeline/schedule/schedule_replay.h).
 //
 //   compute    what a rank computes, mean over the ranks
-//   host       what it adds that a rank's device waits for its host: after a message, and where the host is slower
+//   host       what the wait of a rank's device for its host adds: after each message, and where launching a kernel
+//              takes the host longer than computing it takes the device
 //   bubble     idle time of the schedule even with equal chunks and free links: fill and drain
 //   imbalance  what chunks of unequal cost and slow ranks add
 //   links      what latency and limited links add
-// compute + host + bubble + imbalance + links = makespan, exactly, because each part is the difference of two replays.
+// compute + host + bubble + imbalance + links = makespan, exactly: each replay adds one cost, and its
+// part is what that adds to the makespan of the replay before it, the first one's to `compute`.
 // A negative part is a gain (unequal chunks can fit a schedule better than equal ones).
 #pragma once
 
@@ -50,8 +52,8 @@ absl::StatusOr<BrokenDownReplay> BreakDownStep(const std::vector<RankProgram>& p
 // Threads: pure.
 struct TracedCosts {
   int64_t step = 0;
-  std::vector<double> forward_seconds;   // [G]
-  std::vector<double> backward_seconds;  // [G]
+  std::vector<double> forward_seconds;   // [chunks of the whole depth]
+  std::vector<double> backward_seconds;  // the same
   int micro_batches = 0;                 // of the replica
   double span_seconds = 0;               // the measured time
 };

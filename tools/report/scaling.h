@@ -4,14 +4,13 @@
 // tokens spends
 //   c = P·T / N          and has the efficiency c_0 / c,  where run 0 is the one on the fewest cores, of several the
 //                        cheapest.
-// This is strong scaling if all steps have as many tokens, and weak scaling if tokens grow with the cores; the formula
-// is the same.
-// Every part of a run's step (run_summary.h) is a part of c. So the loss of a run against run 0, c − c_0, is the sum of
-// the parts' differences, and each lost percent has a cause. ScalingRow::causes are these differences divided by c, and
-// sum to 1 − efficiency. A negative cause is a gain.
-// If the summaries have been compared with costs (CompareWithCosts), forward, recompute and backward are predicted
-// work, and "compute slower than profiled" is what exceeds it. Otherwise the three are as measured, and slower compute
-// appears as their loss against run 0.
+// This is strong scaling if all steps have equally many tokens, and weak scaling if tokens grow with the cores; the
+// formula is the same. Every part of a run's step (run_summary.h) is a part of c. So the loss of a run against run 0,
+// c − c_0, is the sum of the parts' differences, and each lost percent has a cause. ScalingRow::causes are these
+// differences divided by c, and sum to 1 − efficiency. A negative cause is a gain. If the summaries have been
+// compared with costs (CompareWithCosts), forward, recompute and backward are predicted work, and "compute slower
+// than profiled" is what exceeds it. Otherwise the three are as measured, and slower compute appears as their loss
+// against run 0.
 #pragma once
 
 #include <string>

@@ -62,7 +62,7 @@ absl::Status RunScore(const ScoreOptions& options, Communicator& communicator, c
 // Adds the options to a subcommand.
 void AddScoreOptions(Command command, ScoreOptions& options);
 
-// The form of a model's texts.
+// Returns which tokens start and end the texts of a model (TextForm, runtime/data/packed_batch.h).
 TextForm FormOf(const ModelOptions& model);
 
 }  // namespace hadal

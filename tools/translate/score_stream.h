@@ -2,9 +2,10 @@
 //
 // The stream is the tokens of all lines or documents, each followed by </s> (of a tokenizer.json by its end token, and
 // preceded by its start token). It is cut into blocks of N tokens, of which the first C repeat the end of the block
-// before and are context only. So each block has N − C new tokens, and each token of the stream is scored once. A
-// block's first token is predicted from the token before the block (</s> at the stream's beginning). Of a model that
-// has read documents apart (prepare --document-mask) a token sees its document alone. Else this is fairseq's eval_lm
+// before and are context only. The first block has no block before it, and N − C tokens. So each
+// block has N − C new tokens, and each token of the stream is scored once. A
+// block's first token is predicted from the token before the block (</s> at the stream's beginning). With a model that
+// was trained with a document mask, attention ends at a document's borders. Else this is fairseq's eval_lm
 // with --sample-break-mode none, --tokens-per-sample N and --context-window C; as there, </s> counts as a token.
 // Threads: one. Memory: a line, and two blocks.
 #pragma once

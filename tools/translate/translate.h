@@ -43,8 +43,9 @@ struct TranslateStreams {
 // All ranks call it together; rank 0 reads and writes. Blocking.
 // Errors: those of loading the checkpoint and of the decoder; FailedPrecondition for a checkpoint whose config this
 // version cannot read; InvalidArgument for bad options, for a language model in `hadal translate` or a translation
-// model in `hadal sample`, and, with the line's number, for a line that is not UTF-8 or (with kError) too long, and for
-// a forced beginning that is too long, has tokens that the vocabulary lacks, or is missing; those of files.
+// model in `hadal sample`, and, with the line's number, for a line that is not UTF-8 or too long (where that is an
+// error), and for a forced beginning that is too long, has tokens that the vocabulary lacks, or is missing; those of
+// files.
 absl::Status RunTranslate(const TranslateOptions& options, Communicator& communicator, const Stream& stream,
                           const TranslateStreams& streams);
 
