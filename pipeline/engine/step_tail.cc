@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "pipeline/engine/engine.h"
 #include "pipeline/layout/slice_ownership.h"
 #include "pipeline/layout/sum_tree.h"
@@ -18,7 +19,7 @@ constexpr size_t kHeadValues = 4;  // loss, nll, tokens, vote: in front of every
 // `losses`: of a replica's micro-batches.
 LossSums SumOfGroups(std::span<const LossSums> losses, std::span<const GroupEnd> ends) {
   LossSums sum;
-  std::vector<LossSums> kept(ends.size());
+  std::vector<LossSums> kept(ends.size() - 1);
   size_t m = 0;
   for (const GroupEnd& end : ends) {
     for (; m <= static_cast<size_t>(end.micro_batch); ++m) sum.Add(losses[m]);
@@ -66,7 +67,7 @@ absl::StatusOr<GlobalGradient> GradientNorm::Compute(const Stream& stream, const
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> all, collectives.AllGather(mine_, "gradient norms"));
 
   GlobalGradient result;
-  std::vector<LossSums> losses(grid_.replicas);
+  absl::InlinedVector<LossSums, 1> losses(grid_.replicas);
   int rank_of_values = 0;
   for (const std::vector<double>& values : all) {
     losses[grid_.ReplicaOf(rank_of_values++)].Add({values[0], values[1], static_cast<int64_t>(values[2])});

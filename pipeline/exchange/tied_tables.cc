@@ -126,7 +126,7 @@ absl::Status TiedTables::ReduceGradients(const Stream& stream, const GroupSums& 
         }
       }
     }
-    std::vector<Vector> kept(sums.size());
+    std::vector<Vector> kept(sums.empty() ? 0 : sums.size() - 1);
     for (size_t g = 0; g < sums.size(); ++g) {
       const GroupEnd& end = groups.ends()[g];
       for (const int place : end.kept) Add(stream, {.sum = sums[g], .values = kept[place]});
