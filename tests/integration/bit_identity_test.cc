@@ -151,8 +151,10 @@ TEST(BitIdentityTest, RandomPlansOfRecomputation) {
         text += " " + std::to_string(first) + ":" + std::to_string(spec.pipeline.recompute.back().length);
       }
       SCOPED_TRACE(absl::StrCat(ResidualMethodName(method), ", ", spec.ranks, " ranks, ", text));
+      EXPECT_EQ(FirstDifference(reference, Train(spec, corpus)), "");
+      spec.poison = false;  // which has gaps in the arena
+      spec.steps = 0;
       const RunOutcome outcome = Train(spec, corpus);
-      EXPECT_EQ(FirstDifference(reference, outcome), "");
       const auto pipeline =
           MakePipelineLayout(plan, spec.batch, spec.pipeline, spec.ranks, 0, {.free_links = true}).value();
       const std::vector<ArenaLayout> planned = TrainingLayouts(plan, pipeline, Stream::Cpu(1)).value();

@@ -18,11 +18,11 @@ std::vector<BatchOptions> Batches(const ModelOptions& model, const BatchOptions&
   std::vector<BatchOptions> batches{batch};
   const int32_t source = model.translates() ? batch.source_tokens : batch.target_tokens;
   const auto scaled = [&](int32_t more, int32_t fewer) {
-    const int32_t source_tokens = model.translates() ? batch.source_tokens * fewer / more : batch.source_tokens;
-    return BatchOptions{.micro_batches = batch.micro_batches * more / fewer,
-                        .sum_groups = batch.sum_groups,
-                        .source_tokens = source_tokens,
-                        .target_tokens = batch.target_tokens * fewer / more};
+    BatchOptions other = batch;
+    other.micro_batches = batch.micro_batches * more / fewer;
+    if (model.translates()) other.source_tokens = batch.source_tokens * fewer / more;
+    other.target_tokens = batch.target_tokens * fewer / more;
+    return other;
   };
   const int32_t least = std::min({model.max_positions, source, batch.target_tokens});
   for (int i = 1; !kept && i <= kMostHalvings; ++i) {
