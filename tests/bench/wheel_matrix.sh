@@ -49,6 +49,7 @@ END
 mkdir "$work/build" && { (cd "$work/build" && bash "$work/one_rank" "$hadal" "$configs") || { cat "$work/build/log" >&2; exit 1; }; }
 expected="$(cksum < "$(echo "$work"/build/one/checkpoints/latest/*.safetensors)"), $(cksum < "$work/build/one.out")"
 echo "$(basename "$wheel"), $(du -h "$wheel" | cut -f 1); the build: $("$hadal" --build-info | grep -E '^(commit|compiler|CUDA)' | tr -s ' ' | paste -sd ';')"
+echo "$(nproc) CPUs, $(lscpu | sed -n 's/^Model name: *//p'), load average $(cut -d " " -f 1 /proc/loadavg)"
 echo "cksum of the build's weights, of its translations: $expected"
 for root in "$@"; do
   rm -rf "$root/work" "$root/home/user"; mkdir -p "$root/work" "$root/home/user"
