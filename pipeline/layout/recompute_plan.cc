@@ -15,8 +15,6 @@ namespace hadal {
 namespace {
 
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
-constexpr size_t kExactSegments = 64;
-constexpr double kTolerance = 0.002;
 
 // As Chunk::PlaceParts divides what a part saves.
 struct SavedSizes {
@@ -275,7 +273,7 @@ RecomputeChoice ChooseRecompute(const RecomputeGraph& graph, int64_t limit_bytes
   std::ranges::sort(problems, {}, &Problem::lower_bound);
   choice.cost = kUnbounded;
   // Of many segments, a plan that is hardly better is not looked for.
-  const double better = graph.sublayers.size() > kExactSegments ? 1 - kTolerance : 1;
+  const double better = std::ssize(graph.sublayers) > kExactSegments ? 0.998 : 1;
   // The least cost is hardly ever above the bound by more than a sublayer's: what is far above it is looked at last.
   const double one_sublayer = problems.front().fewest.front().cost / static_cast<double>(graph.sublayers.size());
   for (double above = one_sublayer; choice.cost == kUnbounded; above *= 4) {
