@@ -7,11 +7,10 @@
 // The coefficients of Jordan et al. 2024 give singular values between about 0.7 and 1.2 after 5 steps.
 // Storage: products read fp32, or on a device bf16 as in torch.optim.Muon; A, A² and the result are fp32 in both.
 // (Torch adds a·X to the product in place of a·I to the polynomial; the difference is rounding.)
-// Numerics on the CPU: products as kernels/cpu/product.h. Of more than 128 rows of A and A² they compute what is below
-// the diagonal, by halves, and copy what is above: an element and its mirror image are the same chain of terms, so this
-// changes no bit.
-// The bits do not depend on threads, nor on the instruction set if it has FMA.
-// U = 0 gives 0. REQUIRES: a dense matrix; steps ≥ 1; the workspace's size (aborts otherwise). Blocking on the CPU,
+// Numerics on the CPU: products as kernels/cpu/product.h. If A has more than 128 rows, they compute of A and A² what
+// is below the diagonal, by halves, and copy what is above: an element and its mirror image are the same chain of
+// terms, so this changes no bit. The bits do not depend on threads, nor on the instruction set if it has FMA. U = 0
+// gives 0. REQUIRES: a dense matrix; steps ≥ 1; the workspace's size (aborts otherwise). Blocking on the CPU,
 // asynchronous on a device; allocates nothing.
 #pragma once
 

@@ -7,8 +7,8 @@
 // Backward consists of steps() steps, called from steps() − 1 down to 0; a segment has one for each sublayer. Each step
 // has two halves: BackwardInput computes the gradient of the inputs; BackwardWeight adds to the gradients of the
 // weights. BackwardWeight reads only x, encoder_output, saved, and `pending`, which BackwardInput of the same step
-// writes; it may run at any later time while these four are kept. The gradients of norms, biases and gains are an
-// exception: BackwardInput adds them, because its kernels read the data anyway.
+// writes; it may run at any later time while these four are kept. The gradients of norms, of a branch's last
+// bias and of gains are an exception: BackwardInput adds them, because its kernels read the data anyway.
 // Numerics: parameter gradients are summed in fp32 in call order, which is ascending in the micro-batch in every
 // schedule.
 // Thread safety: const; one micro-batch at a time per workspace. On a device, calls only launch kernels. No allocation.
@@ -222,8 +222,8 @@ struct PartTensors {
   ConstAnyMatrix x;               // input: [R, d], or the stack's history [entries · R, d]
   ConstAnyMatrix encoder_output;  // [source rows, d]; only for cross-attention
   AnyMatrix y;                    // output [R, d] (=); may not alias x
-  // The stack's second stream, fp32 (second_stream.h): d, which Forward updates in place, and its gradient, which is
-  // the same after every sublayer. Empty: there is none, or this is a recomputation, which does not update it.
+  // The stack's second stream, fp32 (second_stream.h), which Forward updates in place, and its gradient, which is the
+  // same after every sublayer. Empty: there is none, or this is a recomputation, which does not update it.
   Matrix second;    // [R, d]
   Matrix d_second;  // [R, d]; written by SecondStreamEnd, read by segments
   // In a stack that reads blocks (block_reader.h), fp32: the open block's sum before the part, and its gradient (=),
@@ -266,8 +266,9 @@ class ChunkPart {
 //
 // Three methods, with the tensors and rules of a part's step: Forward stores in `saved` what backward needs;
 // BackwardInput reads the gradient of its output and stores inner gradients in `pending`; BackwardWeight reads
-// `pending` and d_y. The bias of the last product (out_proj.bias, fc2.bias) is not part of F: the residual connection's
-// kernel adds it and sums its gradient, because that kernel reads the product anyway.
+// x, encoder_output, `saved`, `pending` and d_y, which the segment keeps in its own `pending` until then. The bias of
+// the last product (out_proj.bias, fc2.bias) is not part of F: the residual connection's kernel adds it and sums its
+// gradient, because that kernel reads the product anyway.
 // Shapes: x, y and their gradients [R, d]; R = source rows in the encoder, target rows in the decoder.
 // Storage: ModelPlan::compute_storage; d_x may also be stored as the residual stream.
 class Branch {

@@ -13,7 +13,8 @@ namespace hadal {
 // Fills a table that is added to embeddings.
 void PlacePositions(const Arena& arena, Matrix positions);
 
-// The angles of self-attention, of global layers and of local ones; one for each program of a rank (runtime/arena.h).
+// The angles of self-attention, of global layers and of local ones; one object for each arena program of a rank
+// (runtime/arena.h).
 class RotaryTables {
  public:
   RotaryTables(const ModelPlan& plan, ArenaLayout& layout);

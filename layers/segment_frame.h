@@ -1,8 +1,10 @@
 // What the kinds of segments (segment.cc, hyper_segment.cc, block_reading_segment.cc) share: the branches of
 // consecutive residual sublayers of one stack, and the division of a micro-batch's memory.
 //
-// SegmentFrame: parts with one backward step per sublayer, the unit of recomputation. A decoder reads encoder_output.
-// ReadingSegment: those whose sublayers read their input u from several tensors: f = b·dropout(F(k·LN(u)) + bias).
+// SegmentFrame: parts with one backward step per sublayer. A whole part is the unit of recomputation. A decoder reads
+// encoder_output.
+// ReadingSegment: those whose sublayers read their input u from several tensors: f = b·dropout(F(k·LN(u)) + bias), with
+// the gains b and k of the plan (SublayerRecord).
 // Pending: the gradient of the branch's output [R, d], what the subclass reserves, then the branch's own.
 // Numerics: the division of a model into segments does not change any bit.
 // Thread safety: const after construction; one micro-batch at a time per workspace.
@@ -96,10 +98,11 @@ class ReadingSegment : public SegmentFrame {
   ConstAnyMatrix BranchInput(size_t index, const Tensors& t) const override {
     return ProductAt(t.saved, norms_[index].normed, t.rows);
   }
-  // sum = residual + f (=), or without a residual f.
+  // sum (=): residual + f, or f alone if `residual` is empty.
   void ForwardBranch(const SublayerContext& context, size_t index, const Tensors& t, ConstMatrix u,
                      ConstMatrix residual, Matrix sum) const;
-  // From the gradient of `sum` to that of u (=). d_sum is multiplied by `residual_gain`; du may be its memory.
+  // Reads d_sum, the gradient of `sum`, and computes du (=), the gradient of u through the branch alone. Then d_sum is
+  // residual_gain times what it was: the gradient of `residual`. du may be the memory of d_sum, which is then lost.
   void BackwardBranch(const SublayerContext& context, size_t index, const Tensors& t, ConstMatrix u,
                       float residual_gain, Matrix d_sum, Matrix du) const;
 

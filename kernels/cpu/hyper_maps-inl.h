@@ -1,6 +1,7 @@
 // The maps of hyper-connections (kernels/hyper_connection.h) of several rows at once, one row in each lane of a vector:
 // MapsForward, MapsBackward, and Sinkhorn's normalisation, which is most of their work. One row at a time, a step of
-// Sinkhorn takes 300 scalar instructions. Sums of permutations add them in ascending order.
+// Sinkhorn takes 300 scalar instructions. Without Sinkhorn (mHC-lite) the square is a weighted sum of permutations,
+// added in ascending order.
 //
 // Shapes: a row's square [n, n] by rows; element k of the row in lane l is at [k · kRowLanes + l], aligned.
 // Numerics: fp32, sums ascending. A row's bits depend neither on its lane nor on other rows. A NaN stays in its row.

@@ -21,7 +21,7 @@ class LaunchDevice : public Device {
   StreamHandle handle() { return HandleOf(DeviceQueues::kMain); }
   // The CUDA stream of a queue. REQUIRES: in a capture: the main queue, or the last of MakeKernelQueue.
   virtual StreamHandle HandleOf(DeviceQueues::Queue queue) = 0;
-  // As DeviceQueues::MakeQueue, whose work precedes the main queue's where both could run; this one's does not.
+  // As DeviceQueues::MakeQueue, but with the main queue's priority; MakeQueue gives a higher one.
   virtual absl::StatusOr<DeviceQueues::Queue> MakeKernelQueue() = 0;
   virtual Matmul& matmul() = 0;
   virtual LaunchMemory& launch_memory() = 0;

@@ -110,7 +110,7 @@ class ReceiveChannel {
   // Starts a step or evaluation with `messages` receives on this channel: posts the first k.
   absl::Status Begin(int64_t messages);
   // Tests whether the next message has arrived, and records in a trace when that was first seen. Errors: the
-  // communicator's; it is closed after one, so later calls on it fail too.
+  // communicator's, which is closed after one, so that later calls fail too.
   absl::StatusOr<bool> Poll(std::span<const PackedBatch> batches, TraceBuffer& trace);
   // Waits for the next message. `meanwhile`: see Communicator::Wait.  Errors: those of Communicator::Wait; Internal if
   // this message, or an earlier one whose header has arrived since, is not that of its `batch` and `step`.

@@ -6,9 +6,9 @@
 // the largest recomputed segment; where a chunk's backward is in two halves (stage/chunk.h), segments share less of it.
 //
 // How: plans are the ways through a graph whose steps are segments. For each size of the buffer, the shortest ways at a
-// price λ a byte, with the λ that gives the highest, are a lower bound of the cost within the limit (Lagrange). Then all
-// ways are followed at once, without those that another excels in cost and bytes, that cannot fit, or whose bound is no
-// less than the best cost: of many segments, less 0.2%. If too many remain at a node, the bound is that of λ.
+// price λ a byte, with the λ that gives the highest, are a lower bound of the cost within the limit (Lagrange). Then
+// all ways are followed at once, without those that another excels in cost and bytes, that cannot fit, or whose bound
+// is no less than the best cost: of many segments, less 0.2%. If too many remain at a node, the bound is that of λ.
 // Accumulation: costs in double, in the order of the sublayers. Threads: pure.
 #pragma once
 

@@ -7,11 +7,11 @@
 //
 // Method: the E elements of a stage are dealt in rounds, starting with the last slice, because the last backward
 // completes the gradients of the last slices first. A round cuts at most R runs of consecutive slices. With `left`
-// elements not yet dealt, a run ends at the first slice with which it has
+// elements of the stage not yet dealt, a run ends at the first slice with which it has
 //   min(B, max(left / (2R), min(B/8, left / R)))   elements,   B = BucketElements(E, R)
 // The longest run of a round goes to the replica with the fewest elements so far, and so on (ties: the first).
 // So the elements of two replicas differ at most as much as the lengths of two runs of one round; a replica without a
-// run in the last round of a group counts as length 0. That is usually less than a slice.
+// run in the last round counts as length 0. That is usually less than a slice.
 // Three groups of parameters are dealt separately, in this order: those that products read in bf16, because they are
 // neighbours in memory; all that are in neither of the other two groups; tables that are used in several places, whose
 // gradients are complete last.

@@ -28,7 +28,8 @@ struct ShardReference {
   uint32_t crc32c = 0;  // of the whole file
 };
 
-// Counts over a corpus's samples, without `</s>`. Of a block: its rows, `</s>` among them.
+// Counts over a corpus's samples, without `</s>`. A corpus of `prepare --block` consists of blocks of
+// a stream of documents; a block counts with all its tokens, `</s>` among them.
 struct CorpusStatistics {
   int64_t source_tokens = 0;  // including prefix tokens; of speech: frames
   int64_t target_tokens = 0;
@@ -49,8 +50,8 @@ struct CorpusManifest {
   std::vector<std::string> corpora;  // [corpus id] names of the corpora that the samples are from
   CorpusStatistics statistics;
   int32_t mask_token = -1;  // id of the vocabulary's mask token; −1: it has none
-  // Ids that are never masked, the mask token among them, ascending. Empty without one, and in older corpora, which do
-  // not say which tokens continue a word.
+  // Ids that are never masked, the mask token among them, ascending. Empty without a mask token, and in corpora of
+  // earlier versions, on which masked training is refused.
   std::vector<int32_t> special_tokens;
   // Fields of InputKind (input_kind.h).
   std::string tags;

@@ -48,7 +48,7 @@ struct RunRecord {
   int32_t frame_width = 0;                               // of speech
   int ranks = 1;
   int replicas = 1;
-  bool free_links = false;             // of the schedule
+  bool free_links = false;             // ScheduleShape::free_links: messages take no time
   int threads = 1;                     // per rank
   int32_t encoder_sublayers = 0;       // the first ones of a DepthMetrics series
   std::optional<int> recompute_every;  // of the last start; absent: an older run

@@ -28,7 +28,7 @@ namespace hadal {
 //   an input of the command, under any name            InvalidArgument
 //   a symbolic link                                    FailedPrecondition: links are not followed
 //   a directory, a device or a pipe                    FailedPrecondition
-// Nowhere is anything written into a checkpoint, or under a name that a run directory has (InvalidArgument).
+// InvalidArgument: a place inside a checkpoint, or inside a run directory with one of the names that hadal uses there.
 // Directories above the output may be links. Thread safety: any thread. Blocking: reads directories and files.
 struct OutputRules {
   std::vector<std::string> inputs;
@@ -37,12 +37,12 @@ struct OutputRules {
   const char* remedy = "remove it, or choose another --out";  // of AlreadyExists
 };
 
-// Checks the place of an output file or folder: outside checkpoints and of the names that run directories have.
+// Checks the place of an output file or folder alone (InvalidArgument, as above).
 absl::Status CheckPlace(const std::string& path);
 // Checks a file by all rules.
 absl::Status CheckOutput(const std::string& path, const OutputRules& rules);
-// Checks files and folders that a command writes together: if one of them exists, `rules.is_own` must recognise the
-// first. None may be a link.
+// Checks files and folders that a command writes together: if any of them exists, the first of
+// `paths` must be a file that `rules.is_own` recognises. None may be a link.
 absl::Status CheckOutputs(const std::vector<std::string>& paths, const OutputRules& rules);
 
 // A path that is removed if a signal ends the process while the object lives. Does not remove it otherwise.

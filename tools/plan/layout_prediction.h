@@ -70,8 +70,8 @@ enum class PredictionDetail {
   kParts,  // also host, imbalance and links separately: three replays
 };
 
-// Predicts the time of a plan's step. `plan`: replica 0's. `model`: with the types in which the device stores numbers
-// (ModelPlan::compute_storage). In the result's `pipeline`, only the fields that PipelineLayout has are set.
+// Predicts the time of a plan's step. `pipeline`: replica 0's. `model`: with the types in which the device stores
+// numbers (ModelPlan::compute_storage). In the result's `pipeline`, only the fields that PipelineLayout has are set.
 // Errors: those of the costs.
 absl::StatusOr<LayoutPrediction> PredictLayout(const ModelPlan& model, const BatchOptions& batch,
                                                const PipelineLayout& pipeline, const LayoutMachine& machine,
