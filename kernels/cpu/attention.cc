@@ -137,9 +137,9 @@ ConstMatrix KeysOf(const AttentionForwardArgs& args, const cpu::AttentionPair& p
 
 // The three keys-by-queries matrices of a tile, transposed, stride kTile.
 struct TileMatrices {
-  float* probabilities;  // first scores, then P, finally dS
+  float* probabilities;  // first scores, then P
   float* dropped;        // dropout(P); unused without dropout
-  float* d_scores;       // gradient of dropout(P), then of P
+  float* d_scores;       // gradient of dropout(P), then of P, finally of the scores
 };
 
 // P = 2^(scores − log2 sum), dropout(P), dP = dropout's factors ∘ d dropout(P). Returns delta = Σ_j P_j·(dP_j −
