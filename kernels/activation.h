@@ -4,8 +4,8 @@
 //   gated    y = f ⊙ act(z_1) ⊙ z_2             z = z_1 | z_2 [R, 2W], the activated half first (SwiGLU, GeGLU: Shazeer
 //                                               2020, arXiv 2002.05202)
 //   backward d z_1 = f ⊙ dy ⊙ z_2 ⊙ act'(z_1)   d z_2 = f ⊙ dy ⊙ act(z_1);   plain: without z_2
-// f: dropout factors (runtime/random.h), element = row·W + column. act, with σ(t) = 1/(1 + e^−t) and Φ the normal
-// distribution function:
+// f: the dropout factors (runtime/random.h); that of (row, column) is of element row·W + column. act is one of these,
+// with σ(t) = 1/(1 + e^−t) and Φ the normal distribution function:
 //   relu max(0, t), keeps a NaN    gelu t·Φ(t)    silu t·σ(t)    gelu_tanh t·σ(2u), u = sqrt(2/π)·(t + 0.044715 t³)
 // (GELU: Hendrycks and Gimpel 2016, arXiv 1606.08415, as torch.nn.functional.gelu, exact and "tanh").
 // Shapes: y, dy [R, W]; z, dz [R, W], gated [R, 2W]. Storage: all matrices have one type: fp32, or on a device bf16.
@@ -32,7 +32,7 @@ inline constexpr float kNormalTail[] = {0.117662578f,  0.0456944073f, 0.32477920
 
 struct ActivationForwardArgs {
   Activation activation = Activation::kRelu;
-  bool gated = false;  // which of the formulas above
+  bool gated = false;  // whether the gated formulas above apply
   ConstAnyMatrix z;
   Dropout dropout;
   AnyMatrix y;  // (=): written

@@ -2,7 +2,7 @@
 // block of rows; a merge adds the sums of the blocks (`parts`):
 //
 //   sums[c] += Σ_part parts[part · stride + c]        part < count, c < width
-// Numerics: the order of a merge's additions depends only on its count (kernels/cuda/column_parts.h).
+// Numerics: the order of a merge's additions depends only on `count` (kernels/cuda/column_parts.h).
 // Thread safety: plain values.
 #pragma once
 
@@ -11,7 +11,7 @@
 namespace hadal {
 
 struct ColumnMerge {
-  const float* parts = nullptr;
+  const float* parts = nullptr;  // [count, width], `stride` floats from row to row
   int64_t count = 0, stride = 0, width = 0;
   float* sums = nullptr;  // [width] (+=): added to
 };

@@ -1,8 +1,9 @@
 // A rank's memory limit if the config sets none: its share of the free memory of its GPU or host.
 //
 //   CPU   free bytes of the host / ranks on it
-//   GPU   free bytes of the device / ranks that share it, less what the driver, CUDA graphs and NCCL may take
-//         (kernels/cuda_host/driver_memory.h), plus what the rank itself has already allocated there (own_memory.h)
+//   GPU   free bytes of the device / ranks that share it
+//         − the bytes that the driver, CUDA graphs and NCCL may take for a rank (kernels/cuda_host/driver_memory.h)
+//         + the bytes that opening the device has allocated for the rank (kernels/cuda_host/own_memory.h)
 // LimitedBytes (pipeline/engine/memory_fit.h) defines what counts against the limit. All ranks use the smallest of
 // their limits, so that all choose the same layout.
 #pragma once
@@ -19,7 +20,7 @@ struct MemoryFacts {
 
   std::string device;      // Device::Identity; empty: the CPU
   int64_t free_bytes = 0;  // of the device or the host; kUnknown sets no limit
-  int ranks_on_host = 1;
+  int ranks_on_host = 1;   // ranks on this rank's host
 };
 
 // `driver_bytes`: DriverBytes of the plan (pipeline/engine/memory_fit.h), which a rank must leave free on its device.

@@ -11,12 +11,13 @@
 
 namespace hadal {
 
-// A norm that no residual connection's kernel computes with its sum: inside a branch, for Sub-LN (Magneto, arXiv
+// A norm with a kernel call of its own, not computed with a residual sum: inside a branch, for Sub-LN (Magneto, arXiv
 // 2210.06423 section 2) and NormFormer (Shleifer et al. 2021), before and after a branch (MakeNormedBranch,
-// chunk_part.h), and where a stack's residual connection is another one. Numerics: kernels/residual_norm.h, norm only.
+// chunk_part.h), and elsewhere, such as in hyper_segment.cc. Numerics: kernels/residual_norm.h without a branch.
 class PlainNorm {
  public:
-  // `scale`: the norm's scale, whose shift follows; −1: none. `gain`: k. The second form: the parameter of a role.
+  // `scale`: parameter index of the norm's scale; −1: no norm. `gain`: the norm's factor k (kernels/residual_norm.h).
+  // The second constructor looks up the sublayer's parameter of the role `scale`.
   explicit PlainNorm(int32_t scale = -1, float gain = 1) : scale_(scale), gain_(gain) {}
   PlainNorm(const ModelPlan& plan, int32_t sublayer, ParameterRole scale)
       : PlainNorm(plan.ParameterOf(sublayer, scale)) {}
@@ -50,11 +51,12 @@ class HeadNorms {
   struct Pair {
     ConstAnyMatrix q, k;
   };
-  // Returns what attention reads: q and k, or in the workspace their norms.
+  // Returns what attention reads: the normed q and k, in the workspace, or `raw` if the sublayer has no such norms.
   Pair Forward(const SublayerContext& context, const Pair& raw) const;
-  // Replaces the gradients of what Forward returned by those of q and k. Adds to the gradients of scales and shifts.
+  // Replaces d_q and d_k, the gradients of what Forward returned, by those of `raw`. Adds to those of scale and
+  // shift.
   void Backward(const SublayerContext& context, const Pair& raw, AnyMatrix d_q, AnyMatrix d_k) const;
-  // For decoding.
+  // For decoding: in place.
   void NormQueries(const Stream& stream, const ParameterStore& parameters, AnyMatrix q) const {
     Norm(stream, parameters, query_scale_, q, q);
   }
@@ -82,8 +84,8 @@ class InputShift {
   ConstAnyMatrix Forward(const SublayerContext& context, ConstAnyMatrix x, AnyMatrix shifted) const;
   // Returns the tensor that Forward returned.
   ConstAnyMatrix Read(ConstAnyMatrix x, ConstAnyMatrix shifted) const { return present() ? shifted : x; }
-  // Computes the input half of the backward of `product`, which read the shifted input: dx = or += dy·W, and adds to
-  // b's gradient. If product.accumulate, uses the workspace's branch_input_gradient as scratch.
+  // Computes the input half of the backward of `product`, which read the shifted input: dx = dy·W, or += if it
+  // accumulates; adds to b's gradient. To accumulate, uses the workspace's branch_input_gradient as scratch.
   void BackwardInput(const SublayerContext& context, const LinearBackwardInputArgs& product) const;
 
  private:

@@ -42,11 +42,12 @@ inline constexpr Word<Biases> kBiasesWords[] = {{"all", Biases::kAll}, {"none", 
 
 enum class FieldAge {
   kFirst,  // in the settings of every checkpoint
-  kLater,  // missing in older checkpoints' settings: then has its default
+  kLater,  // may be missing in older checkpoints' settings; it then has its default
 };
 
-// Calls visit(name, member, age) for a number, a flag, a stack or the cutoffs, and visit(name, member, age, words)
-// for a choice, in the order of checkpoints' settings. Add a new field at the end, with kLater.
+// Calls visit(name, member, age) for a number or a flag, and visit(name, member, age, words) for a choice, in the
+// order of checkpoints' settings. `member`: a pointer to member of StackMethod. Add a new field at the end, with
+// kLater.
 template <typename Visit>
 void ForEachStackField(Visit visit) {
   constexpr FieldAge kFirst = FieldAge::kFirst, kLater = FieldAge::kLater;
@@ -88,7 +89,8 @@ void ForEachStackField(Visit visit) {
   visit("residual_mixing", &StackMethod::residual_mixing, kLater, kHyperMixingWords);
 }
 
-// Calls visit(name, member), or visit(name, member, words) for a choice, for each field of Block, without an age.
+// Calls visit(name, member), or visit(name, member, words) for a choice, for each field of Block. There is no age:
+// every field may be missing in settings.
 template <typename Visit>
 void ForEachBlockField(Visit visit) {
   visit("norm", &Block::norm, kNormKindWords);
@@ -116,7 +118,7 @@ void ForEachBlockField(Visit visit) {
   visit("initial_depth_factor", &Block::initial_depth_factor);
 }
 
-// As ForEachStackField, for the fields of ModelOptions.
+// As ForEachStackField, for the fields of ModelOptions. A stack, the block and the cutoffs are visited like a number.
 template <typename Visit>
 void ForEachModelField(Visit visit) {
   constexpr FieldAge kFirst = FieldAge::kFirst, kLater = FieldAge::kLater;

@@ -1,15 +1,16 @@
 // The front end of speech: y = dropout(sqrt(d)·glu(conv_1(glu(conv_0(frames)))) + PE[position]), the subsampler and the
-// positions of fairseq's S2T Transformer (arXiv 2010.05171). A part (chunk_part.h) that writes y and reads d_y.
+// positions of fairseq's S2T Transformer (arXiv 2010.05171). A part (chunk_part.h) that writes y and reads d_y. With
+// another Block (layers/model_options.h), the factor sqrt(d) is 1 or positions are not added.
 //
-//   conv_0   W features → C channels, then GLU → C/2        both with kernel 5, stride 2, two zeros around an utterance
-//   conv_1   C/2 → 2d channels, then GLU → d
+//   conv_0   W features → C channels, then GLU → C/2        both: kernel 5, stride 2, two zeros at each end
+//   conv_1   C/2 → 2d channels, then GLU → d               of an utterance
 // Utterances are packed; no convolution reads across their borders. n frames become SubsampledRows(n) rows of y.
 // Shapes: frames [F, W], conv_0's result [R_0, C/2], R_0 ≤ 2R, y [R, d]; weights [out, in·5], Conv1d's [out, in, 5].
 // Storage: frames and gradients are fp32, y is stored as the residual stream, all else as products read and write.
-// Numerics: kernels/unfold.h, activation.h, linear.h. Both directions work on kRows rows at a time (a device:
-// kDeviceRows), which is part of the order of accumulation. Saved: the inputs of both GLUs [R_0, C] and [R, 2d];
-// backward overwrites them with their gradients. All of backward is in BackwardInput, since the gradient of the frames
-// is not needed.
+// Numerics: kernels/unfold.h, activation.h, linear.h. Forward and backward process kRows rows at a time (on a device
+// kDeviceRows); this number is part of the order of accumulation. Saved: the inputs [R_0, C] and [R, 2d] of the GLUs;
+// backward overwrites them with their gradients. All of backward is in BackwardInput, since the gradient of the
+// frames is not needed.
 // On a device R_0 = 2R for utterances of any lengths, so that launches depend on R alone; rows after the utterances'
 // rows are padding.
 #pragma once
@@ -22,7 +23,7 @@
 
 namespace hadal {
 
-// Multiply-adds of both convolutions, forward, for each row of y. 0 for text.
+// Returns the multiply-adds of both convolutions in the forward for each row of y; 0 for a model that reads text.
 double FrontEndProducts(const ModelOptions& options);
 
 class SpeechFrontEnd final : public ChunkPart {
@@ -44,20 +45,20 @@ class SpeechFrontEnd final : public ChunkPart {
     ConstAnyMatrix x;
     ConstTokens x_offsets, y_offsets;
     DeviceTaps device_taps;  // on a device
-    AnyMatrix z;             // the GLU's input; outside training only for one block of rows
+    AnyMatrix z;             // the GLU's input; in inference of one block of rows only
     int64_t rows = 0;
   };
   struct Both {
     Convolution first, second;
   };
-  // REQUIRES: the batch has frames. Fills the inner offsets.
+  // Returns both convolutions, and writes inner_offsets_. REQUIRES: the batch has frames.
   Both Convolutions(const SublayerContext& context, const PartTensors& tensors) const;
   void ConvolveForward(const SublayerContext& context, const Convolution& convolution, AnyMatrix y) const;
-  // Adds the gradients of weights, and to dx unless it is empty.
+  // Adds to the gradients of the weight and bias and, unless it is empty, to dx. Overwrites convolution.z.
   void ConvolveBackward(const SublayerContext& context, const Convolution& convolution, ConstMatrix dy,
                         Matrix dx) const;
 
-  // The input of conv_1.
+  // Returns the input of conv_1.
   AnyMatrix Inner(int64_t rows) const { return {inner_, rows, channels_ / 2, storage_}; }
 
   int32_t sublayer_, first_parameter_;

@@ -28,8 +28,8 @@
 
 namespace hadal {
 
-// Returns the description of a run for MetricsSink::OnStart, before the first step. `threads`: CPU threads of one rank.
-// `first_step`: from 1.
+// Returns the description of a run for MetricsSink::OnStart, before the first step. `threads`: CPU threads of one
+// rank. `first_step`: the number of the next step, from 1.
 RunInfo DescribeRun(const TrainOptions& options, const ModelPlan& plan, const PipelineLayout& pipeline, int threads,
                     int64_t first_step);
 
@@ -82,14 +82,14 @@ class StepReport {
                     const Corpus& corpus, const StepBatches& batches);
 
  private:
-  // Returns this process's memory. Held bytes are measured at most every ten seconds; the largest measurement is
-  // returned.
+  // Returns this process's memory. Held bytes are measured at most every ten seconds; the largest measurement so far
+  // is returned.
   StageMemory MeasureMemory(Engine& engine);
   struct End {
-    double seconds = 0;  // from now
-    const char* limit = "";
+    double seconds = 0;      // from now
+    const char* limit = "";  // "steps", "epochs" or "minutes"
   };
-  // The limit at which the run is expected to end; nullopt if it has none.
+  // Returns which limit is expected to end the run, and when; nullopt if the run has none.
   std::optional<End> FirstEnd(const TrainingProgress& progress) const;
 
   const TrainOptions& options_;

@@ -17,7 +17,7 @@ namespace hadal {
 uint32_t Crc32c(std::span<const std::byte> data, uint32_t crc = 0);
 uint32_t Crc32c(const void* data, size_t bytes, uint32_t crc = 0);
 
-// The table implementation on every CPU. For tests.
+// As Crc32c, but uses tables on every CPU. For tests.
 uint32_t Crc32cPortable(std::span<const std::byte> data, uint32_t crc = 0);
 
 // TFRecord's masked form, for a checksum that is stored beside its data: rotated and offset, so that a checksum over

@@ -1,7 +1,8 @@
-// A device's queues beside its main queue (CUDA streams), and events that connect queues. Work on such a queue, mostly
-// transfers, runs concurrently with the main queue's kernels and can wait for them on the device (Await). The main
-// queue waits only for branches of it: kernels behind nothing but an event of it, also in a capture. It never waits for
-// a transfer: the host launches kernels that need one after it has seen the transfer's event (Reached).
+// A device's queues beside its main queue (CUDA streams), and events that connect queues. Work on such a queue,
+// mostly transfers, runs concurrently with the main queue's kernels and can wait for them on the device (Await). The
+// main queue waits only for a branch: kernels on another queue that wait for nothing but an event of the main queue,
+// also in a capture. It never waits for a transfer: the host launches kernels that need one after it has seen its
+// event (Reached).
 //
 //   kernels … Record(ready, main)            the host continues
 //   Await(queue, ready); transfer on queue   starts when those kernels are done
@@ -24,8 +25,8 @@ class DeviceQueues {
 
   virtual ~DeviceQueues() = default;
 
-  // Each of the three may be a standstill, which it announces (device.h); make queues and events before enqueuing work
-  // that a standstill must not interrupt. Errors: ResourceExhausted.
+  // Each of the three Make calls may be a standstill, which it announces (Device::OnStandstill); make queues and
+  // events before enqueuing work that a standstill must not interrupt. Errors: ResourceExhausted.
   virtual absl::StatusOr<Queue> MakeQueue() = 0;
   virtual absl::StatusOr<Event> MakeEvent() = 0;
   // As MakeEvent; the event also records its time, for SecondsBetween.
@@ -36,12 +37,12 @@ class DeviceQueues {
 
   // The event now stands for all work enqueued on `queue` so far.
   virtual void Record(Event event, Queue queue) = 0;
-  // Work enqueued on `queue` from now on runs after the event. REQUIRES: recorded; of a branch, for the main queue.
+  // Work enqueued on `queue` from now on runs after the event. REQUIRES: recorded; for the main queue, on a branch.
   virtual void Await(Queue queue, Event event) = 0;
   // Whether all work that the event stands for is done. REQUIRES: recorded.
   virtual bool Reached(Event event) = 0;
   // Waits until the event is reached. `what`, a literal, names the wait in the message if the device hangs. Calls
-  // `meanwhile` again and again during the wait; null: sleeps.
+  // `meanwhile` again and again during the wait; if it is null, sleeps between looks at the event.
   virtual void AwaitOnHost(Event event, const char* what, const std::function<void()>* meanwhile) = 0;
   // The device's time from one event to the other.  REQUIRES: both are timed, recorded on one queue, and reached.
   virtual double SecondsBetween(Event first, Event second) = 0;

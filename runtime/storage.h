@@ -1,6 +1,6 @@
-// Element types of stored activations and weights: fp32 or bf16 (the upper half of a float: the same range, eight bits
-// of mantissa). kPanels: a weight of fp32 in the order in which a CPU's products read it (PackWeight in
-// kernels/linear.h); it has the shape and the bytes that it had before, and only LinearForward takes it.
+// Element types of stored activations and weights: fp32 or bf16 (the upper half of a float: the same range, eight
+// bits of precision). kPanels: a weight of fp32 in the order in which a CPU's products read it (PackWeight in
+// kernels/linear.h); its shape and number of bytes are those of kFloat32, and only LinearForward takes it.
 //
 // Rounding is to nearest, ties to even. A NaN becomes the quiet NaN 0x7FFF, as in hardware.
 // Thread safety: plain values.

@@ -8,11 +8,11 @@
 // which starts from 0, or with `add` from C. kColumnsByColumns has a chain from 0 for each kProductBlock terms, and
 // adds the chains to C in ascending order: one chain over all tokens of a large micro-batch would lose accuracy.
 // Blocks of m, n and k, threads and the vector's width change no bit, and a row of C does not depend on the others.
-// Method: a tile of C, 6 rows (AVX-512: 14) by 2 vectors, stays in registers. Up to kProductBlock terms of B are copied
-// into panels of two vectors' columns that stay in the L2 cache, unless B is in panels; rows of A into the L1 cache.
-// The next block of k starts from C. A product of few rows (decoding) reads B once, in place. The shape of C decides
-// how threads share its rows and columns.
-// Edges: tiles with fewer rows, and a copy of the last columns of a tile.
+// Method: a tile of C, 6 rows (AVX-512: 14) by 2 vectors, stays in registers. Blocks of up to kProductBlock terms of
+// B are copied into panels that are two vectors wide and stay in the L2 cache, unless B is already in panels; rows of
+// A are copied into the L1 cache. In the first two forms, the chains of the next block of terms start from the values
+// in C. A product of few rows (decoding) reads B once, in place. The shape of C decides how threads share its rows
+// and columns. The last tiles of C may have fewer rows; a tile with fewer columns is computed in a copy.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@
 
 namespace hadal::cpu {
 
-constexpr int64_t kProductBlock = 512;  // of terms; a constant of the numerics of kColumnsByColumns
+constexpr int64_t kProductBlock = 512;  // terms of a block; fixes the order of sums of kColumnsByColumns
 
 enum class ProductForm { kRowsByRows, kRowsByColumns, kColumnsByColumns };
 
@@ -39,7 +39,7 @@ struct ProductArgs {
   ProductForm form;
   ConstMatrix a, b;
   bool b_in_panels = false;  // by PackPanels; kRowsByRows alone
-  bool add = false;          // kColumnsByColumns always adds
+  bool add = false;          // whether C is added to (+=); kColumnsByColumns always adds
   Matrix c;
 };
 
@@ -53,8 +53,9 @@ void Product(const Stream& stream, const ProductArgs& args, absl::FunctionRef<vo
 // set). REQUIRES: contiguous; n a multiple of 32.
 void PackPanels(const Matrix& b);
 
-// For measuring the limit of a core: runs `rounds` multiply-adds of each of several vectors in registers, as many as
-// hide the latency. Returns the number of floating-point operations, two for a multiply-add of two numbers.
+// For measuring the peak rate of a core: in each of `rounds` rounds, computes one multiply-add of each of several
+// vectors in registers, as many as hide the latency. Returns the number of floating-point operations: two for each
+// lane of a multiply-add.
 int64_t MultiplyInRegisters(int64_t rounds);
 
 }  // namespace hadal::cpu

@@ -16,9 +16,9 @@ using hadal::RandomPosition;  // changes between replays of a graph
 
 struct DeviceDropout {
   DevicePointer<const RandomPosition> position;  // null: no dropout
-  uint32_t site = 0;                             // word 1 of the counter, key_block 0
-  uint32_t threshold = 0;
-  float scale = 1.0f;  // factor of a kept element
+  uint32_t site = 0;                             // word 1 of the counter (random.h), with key_block 0
+  uint32_t threshold = 0;                        // an element is dropped if its 16-bit draw is below it
+  float scale = 1.0f;                            // factor of a kept element
 
   HADAL_HOST_DEVICE bool active() const { return threshold != 0; }
 };
@@ -29,7 +29,7 @@ inline RandomPosition PositionOf(const Dropout& dropout) {
   return {static_cast<uint32_t>(c.seed), static_cast<uint32_t>(c.seed >> 32), c.micro_batch, c.step};
 }
 
-// Returns what kernels read. REQUIRES: `dropout` has a device_position if it is active.
+// Returns `dropout` as kernels take it. REQUIRES: device_position is set if dropout is active.
 inline DeviceDropout DeviceDropoutOf(const Dropout& dropout) {
   if (!dropout.active()) return {};
   HADAL_CHECK(dropout.device_position != nullptr);

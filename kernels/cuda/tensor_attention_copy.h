@@ -19,8 +19,8 @@ struct ThreadUnits {
   static constexpr int kRowStep = kTensorThreads / kUnits;
   int row = ThreadIndex() / kUnits, unit = ThreadIndex() % kUnits;
 
-  // UnitPlace(row + u · kRowStep, unit). The bits of a row that choose a bank are those of `row`, except for four rows
-  // a step.
+  // Returns UnitPlace(row + u · kRowStep, unit). UnitPlace XORs the unit with some bits of the row. These bits are
+  // the same for all u, unless kRowStep is 4: then one of them, of value 4, is flipped for odd u.
   HADAL_DEVICE int place(int u) const {
     return (UnitPlace<kWidth>(row, unit) ^ (kRowStep == 4 ? u % 2 * 4 : 0)) + u * kTensorThreads;
   }
@@ -32,14 +32,14 @@ struct RowReader {
   using Own = ThreadUnits<kWidth>;
   DevicePointer<const BFloat16> source;  // the thread's first unit of the next tile
   int step;                              // elements between the thread's units
-  // With rotary positions: the angles of that unit's row and columns. Null: nothing turns.
+  // With rotary positions: the angles of that unit's row and columns. Null: the unit is not rotated.
   DevicePointer<const float> angles;
 
   // Reads from row `first` on, columns [column, column + kWidth).
   HADAL_DEVICE RowReader(const DeviceMatrix<const BFloat16>& from, int first, int column)
       : source(from.row(first + Own().row) + (column + 8 * Own().unit)),
         step(static_cast<int>(from.stride) * Own::kRowStep) {}
-  // The same; the columns turn, row `first` at `position`.
+  // As above, and rotates the columns by the rotary positions: row `first` has position `position`.
   HADAL_DEVICE RowReader(const DeviceMatrix<const BFloat16>& from, int first, int column, const DeviceRotary& rotary,
                          int position)
       : RowReader(from, first, column) {
@@ -83,9 +83,9 @@ struct RowReader {
   }
 };
 
-// Copies the next tile of each reader to its place in shared memory; rows from `rows` on are 0. Every thread of the
-// block must call it. Contains barriers: previous contents of the tiles may be read until the call, new ones after it.
-// A thread loads kAhead units of each tile before it stores the first one, so that it waits for memory once.
+// Copies the next tile of readers[i] to tiles[i] in shared memory; rows [rows, kTensorRows) become 0. Every thread of
+// the block must call it. It contains barriers: the previous contents of the tiles may be read until the call, the
+// new ones after it. A thread loads kAhead units of each tile before it stores them, so that these loads overlap.
 // put_more() may write other shared memory, with the same barriers.
 template <int kTiles, int kWidth, bool kAligned, typename PutMore>
 HADAL_DEVICE void LoadTiles(RowReader<kWidth, kAligned> (&readers)[kTiles], int rows,
@@ -115,8 +115,8 @@ HADAL_DEVICE void LoadTiles(RowReader<kWidth, kAligned> (&readers)[kTiles], int 
   LoadTiles(readers, rows, tiles, [] {});
 }
 
-// Copies `rows` rows of a tile to rows [first, first + rows), columns [column, column + kWidth) of `to`. Every thread
-// of the block must call it, after a Barrier.
+// Copies the first `rows` rows of a tile to rows [first, first + rows), columns [column, column + kWidth) of `to`.
+// Every thread of the block must call it, after a Barrier.
 template <int kWidth, bool kAligned>
 HADAL_DEVICE void StoreTile(Shared<Vector16> tile, const DeviceMatrix<BFloat16>& to, int first, int rows, int column) {
   using Own = ThreadUnits<kWidth>;
@@ -137,7 +137,8 @@ HADAL_DEVICE void StoreTile(Shared<Vector16> tile, const DeviceMatrix<BFloat16>&
   }
 }
 
-// Whether kernels may be launched with kAligned. Aborts if a thread's step between rows would not fit in an int.
+// Returns whether all rows of all matrices are 16-byte aligned, as kAligned requires. Aborts if a thread's step
+// between rows would not fit in an int.
 template <typename... Matrices>
 bool AllRowsOn16Bytes(const Matrices&... matrices) {
   constexpr int64_t kMostStride = int64_t{1} << 26;

@@ -2,7 +2,7 @@
 //
 //   CPU     an instruction ends when its call returns
 //   device  an instruction ends when all that it has enqueued is done. Mark enqueues a timed event behind it and
-//           returns; the host continues, at most kMostAhead marks ahead of the device. It reads the events' times later
+//           returns. The host continues, at most kMostAhead marks ahead of the device, and reads the times later
 //
 //   host    F0 │ F1 │ receive …                the gradient is there │ B0 │        Mark after each
 //   device       F0       │       F1       │                         │    B0    │
@@ -35,21 +35,23 @@ class ProgramClock {
   ProgramClock(const ProgramClock&) = delete;
   ProgramClock& operator=(const ProgramClock&) = delete;
 
-  // Must be called once, before all other methods. Makes events. `device`: null: the CPU. It must outlive the object.
-  // Errors: ResourceExhausted.
+  // Must be called once, before all other methods. Makes the events. `device`: null for the CPU; it must outlive the
+  // object. Errors: ResourceExhausted.
   absl::Status Prepare(Device* device);
-  // Starts a program. Times are added to `times`, traced events to `trace`. `meanwhile`: see DeviceQueues::AwaitOnHost.
-  // All must outlive the program. The times and events are right only if the device is idle at this call.
+  // Starts a program. Later calls add times to `times` and traced events to `trace`. `meanwhile`: see
+  // DeviceQueues::AwaitOnHost. All three must outlive the program. Times and events are right only if the device is
+  // idle at this call.
   void Begin(StageTimes& times, TraceBuffer& trace, const std::function<void()>& meanwhile);
-  // Ends an instruction, or, without `event`, the first part of an instruction that is timed in two parts. Adds the
-  // time since the previous mark to `part` of the StageTimes. Returns the mark's number, for Await.
+  // Ends an instruction, which `event` describes in the trace, or, without `event`, a part of one that is timed in
+  // parts. Adds the time since the previous mark to `part` of the StageTimes. Returns the mark's number, for Await.
   int64_t Mark(double StageTimes::*part, const std::optional<TraceEvent>& event = {});
   // Waits until the device has reached the mark, and reads its time.
   void Await(int64_t mark);
   void AwaitAll() { Await(last_); }
   // Reads the times of the marks that the device has reached; returns whether it has reached all. Does not wait.
   bool Poll();
-  // The number of marks whose time has been read, over all programs.
+  // The number of the latest mark whose time has been read. Marks are numbered over all programs; Begin makes one,
+  // too.
   int64_t seen() const { return seen_; }
 
  private:
@@ -59,9 +61,9 @@ class ProgramClock {
     std::optional<TraceEvent> event;
   };
   Part& Of(int64_t mark) { return parts_[mark % parts_.size()]; }
-  // Takes the device's time of the next mark.  REQUIRES: it is reached.
+  // Reads the device's time of mark seen_ + 1 and counts it.  REQUIRES: the device has reached the mark.
   void CountNext();
-  // `seconds`: of the part.
+  // Adds `seconds`, the part's time, to times_ and its event to the trace.
   void Count(const Part& part, double seconds);
 
   Device* device_ = nullptr;
@@ -70,11 +72,11 @@ class ProgramClock {
   const std::function<void()>* meanwhile_ = nullptr;
   std::array<Part, kMostAhead + 1> parts_;
   int64_t last_ = 0, seen_ = 0;  // the latest mark, and the latest whose time has been read
-  double seen_seconds_ = 0;      // MonotonicSeconds() of that
+  double seen_seconds_ = 0;      // MonotonicSeconds() when mark seen_ was reached
   double event_seconds_ = 0;     // when the next traced event begins
 };
 
-// Measures how long a thread was ready to run without a core: other processes, or other ranks of the run, had them.
+// Measures how long a thread was ready to run but had no core, because other processes or ranks used the cores.
 //
 // Reads the kernel's counter of the thread (/proc/thread-self/schedstat, second number, ns); 0 if there is none.
 // Thread safety: a clock measures the thread that constructed it; any thread may read it. Reading takes about a

@@ -4,11 +4,11 @@
 // that sums the block's gradients for it.
 //
 //   b(k) = the tree (pipeline/layout/sum_tree.h) over the gradients of block k's replicas
-//   g    = the tree over the blocks' sums; together that over all replicas        fp32, by the slice's owner, in place
+//   g    = the tree over the blocks' sums, so the tree over all replicas        fp32, by the slice's owner, in place
 //
-// Every replica sends its gradients of a bucket (a piece) to the owner's relay in its block, the relay adds the block's
-// pieces in this order, and the owner adds the blocks' sums; the order of arrival does not matter. With one block the
-// owner is the only relay. With more, each bucket leaves a block once instead of once for each of its replicas.
+// Every replica sends its gradients of a bucket (a piece) to the owner's relay in its block, the relay adds the
+// block's pieces in the tree's order, and the owner adds the blocks' sums, whatever the order of arrival. With one
+// block the owner is the only relay. With more blocks, each bucket leaves a block once, not once for each replica.
 // With sharding, the owner then updates its slices and sends the new weights to all replicas, as their kernels read
 // them (in bf16 the weights of products take half the bytes). Without sharding, it sends the sum to all, and every
 // replica updates. In both cases Adam gets the same sums, so sharding changes no bit. Results return from the owner to
@@ -24,12 +24,14 @@
 // the buffers that become free.
 // On a device whose communicator transfers host memory, a bucket is copied to a mirror in host memory, and the host
 // adds. If it transfers device memory, the sums are kernels on a side queue (side_queue.h): a sum starts when its
-// pieces have arrived, without waiting for the rest of the backward pass; Finish waits for the sums. Both add the same
-// numbers in the same order, so the bits are the CPU's. Afterwards a relay's gradient buffers hold its block's sums.
+// pieces have arrived, without waiting for the rest of the backward pass; Finish waits for the sums. All add the same
+// numbers in the same order, so the bits are the CPU's. Afterwards a relay's gradients of the buckets that it relays
+// are its block's sums.
 // Memory: kBuffers exchanges, each of up to R-1 pieces; a piece has at most MostElementsOfARound fp32 numbers. Mirrors,
 // if used, take 4 bytes per element of the stage.
 // Threads: one; sums use the stream's. Blocking: Finish and the gathers; each wait takes at most the given timeout.
-// Every replica of the stage makes every call at the same place. After an error the job can only end.
+// All replicas of the stage must make the same calls of Begin, Complete, Finish and the gathers in the same order.
+// After an error the job can only end.
 #pragma once
 
 #include <cstdint>

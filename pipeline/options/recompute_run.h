@@ -8,15 +8,15 @@
 
 namespace hadal {
 
-// Consecutive sublayers, up to the first one of the list's next run. In a list, `first` ascends. Sublayers in front of
-// the first run keep their activations.
+// A run is the sublayers from `first` up to, not including, the `first` of the list's next run. In a list, `first`
+// ascends. Sublayers in front of the first run keep their activations.
 struct RecomputeRun {
   int32_t first = 0;
   int32_t length = 0;  // sublayers per recomputed segment, more where a cut is not legal; 0: activations are kept
   bool operator==(const RecomputeRun&) const = default;
 };
 
-// The segment length at `sublayer`, which all sublayers have from there to `end`.
+// The segment length of a sublayer. All sublayers from it up to, not including, `end` have the same one.
 struct SegmentLengthAt {
   int32_t length = 0, end = std::numeric_limits<int32_t>::max();
 };
@@ -28,7 +28,7 @@ inline SegmentLengthAt LengthAt(std::span<const RecomputeRun> runs, int32_t subl
   return at;
 }
 
-// The longest segment length; 0: nothing is recomputed.
+// Returns the longest segment length; 0: nothing is recomputed.
 inline int32_t LongestLength(std::span<const RecomputeRun> runs) {
   int32_t longest = 0;
   for (const RecomputeRun& run : runs) longest = std::max(longest, run.length);

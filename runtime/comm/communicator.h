@@ -49,7 +49,7 @@ struct CommRequest {
 // A wait that has lasted for more than a few milliseconds.
 struct WaitInProgress {
   std::string description;   // "rank 3, receive from rank 2, tag 5, for activations of chunk 0, micro-batch 17"
-  double since_seconds = 0;  // MonotonicSeconds()
+  double since_seconds = 0;  // when it began, by MonotonicSeconds()
 };
 
 // The part of an exchange between this rank and `peer`: one message each way. 0 bytes: no message that way; its pointer
@@ -80,10 +80,10 @@ class Communicator {
   // Posts a receive of at most `capacity_bytes`. A longer message is an Internal error when it arrives (limits of that
   // check: mpi_communicator.cc). REQUIRES: as Send.
   virtual absl::StatusOr<CommRequest> Receive(void* data, int64_t capacity_bytes, int peer, int tag) = 0;
-  // Posts this rank's messages of an exchange between all ranks, and appends its requests to `requests`; they are ended
-  // by Test or Wait. Every rank must post the same exchanges in the same order, also those in which it has no message.
-  // Between two ranks the messages match in the order of the parts. An exchange may stay incomplete until all ranks
-  // have posted it.
+  // Posts this rank's messages of an exchange between all ranks, and appends its requests to `requests`, for Test or
+  // Wait. Every rank must post the same exchanges in the same order, even those in which it has no message. Between
+  // two ranks the messages match in the order of the parts. An exchange may stay incomplete until all ranks have
+  // posted it.
   // `after`: on a transport that moves device memory, a recorded event after which the bytes may be accessed; it must
   // not be recorded again before the exchange is done. Transports that move host memory ignore it (null).
   // REQUIRES: as Send; the peers are other ranks.
@@ -108,9 +108,9 @@ class Communicator {
                             int64_t* received_bytes = nullptr,
                             const std::function<absl::Status()>* meanwhile = nullptr);
 
-  // From now on every Wait of this communicator also advances the transfers of `passenger`, and fails if that fails.
-  // For a transport that sends its own control messages through this one (nccl_communicator.h) and must progress while
-  // its rank waits. Null: no passenger.
+  // From now on every Wait of this communicator also advances the transfers of `passenger`, and fails if they fail.
+  // For a transport that sends its own control messages through this one (nccl_communicator.h) and must progress
+  // while its rank waits. Null: no passenger.
   void Carry(Communicator* passenger);
 
   // Withdraws this rank's posted transfers, also those of its passenger (Carry). Afterwards all calls of this rank but

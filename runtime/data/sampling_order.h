@@ -12,8 +12,8 @@
 //   micro-batches(epoch) = order(epoch), packed greedily: a sentence joins while source and target rows fit; the last
 //                          may be short
 //   step                 = the next M micro-batches, which may be of several epochs, numbered 0 … M - 1
-// c is one of the manifest's corpora, which have names. A further corpus changes quotas, not the order within c.
-// Weights of samples do not change the order. Source of p_c: Arivazhagan et al. 2019 (1907.05019), fairseq's
+// c is one of the manifest's corpora, which have names. Adding a corpus changes the quotas, not the order within the
+// others. Weights of samples do not change the order. Source of p_c: Arivazhagan et al. 2019 (1907.05019), fairseq's
 // --sampling-method temperature.
 //
 // If a run resumes with other options, the current epoch keeps the order with which it began, and a pass its seed and
@@ -76,21 +76,22 @@ struct SamplingOptions {
 
 struct StepBatches {
   std::vector<PackedBatch> micro_batches;  // [M], micro_batch = 0 … M - 1
-  int64_t source_tokens = 0;               // rows of the step, including </s>
-  int64_t target_tokens = 0;               // target rows of the step; the loss is scaled by this number
+  int64_t source_tokens = 0;               // source rows of the step, </s> included
+  int64_t target_tokens = 0;               // target rows of the step; the loss is divided by this number
   double epochs_done = 0;                  // after the step: whole epochs + fraction of the current one's samples
 };
 
 class SamplingOrder {
  public:
-  // Errors: InvalidArgument if no sample fits the capacities (with the shortest sample's rows), M < 1, a temperature
-  // is below 1e-3 or not finite, or the corpus is text and has no frames to mask.
+  // Errors: InvalidArgument if no sample fits the capacities (the message has the shortest sample's rows), if M < 1,
+  // if a temperature is below 1e-3 or not finite, or if spec_augment is set for a corpus of text; DataLoss if the
+  // corpus has changed.
   static absl::StatusOr<SamplingOrder> Create(const Corpus& corpus, const SamplingOptions& options);
 
-  // Writes the micro-batches after place() to `out`, reusing its memory, and moves the place behind them. Checks
-  // afterwards that the corpus is as it was opened, and that sizes and token ids are those that the model is made for.
-  // `step`, from 0, only selects the masks of speech. Blocking: a stat(2) for each shard. Errors: DataLoss with the
-  // corpus's file.
+  // Writes the micro-batches after place() to `out`, reusing its memory, and moves the place behind them. Checks that
+  // the corpus's files are unchanged since it was opened, that samples have the lengths with which they were packed,
+  // and that token ids are of the vocabularies. `step`, from 0, only selects the masks of speech. Blocking: a stat(2)
+  // for each shard. Errors: DataLoss with the corpus's file.
   absl::Status Next(int64_t step, StepBatches& out);
 
   const DataPlace& place() const { return place_; }
@@ -118,12 +119,12 @@ class SamplingOrder {
   // Sets the quotas of place.epoch by the present options.
   void SetQuotas(DataPlace& place);
   absl::Status CheckPlace(const DataPlace& place);
-  // Makes the batches behind place_, unless they are there.
+  // Orders and packs the rest of the epoch of place_, unless that is done.
   void Enter();
   void EnterNextEpoch();
-  // Returns the next `count` samples of passes(c) from `at` on, and moves it.
+  // Returns the next `count` samples of passes(c) from `at` on, and moves `at` behind them. `corpora`: c.
   std::vector<uint32_t> Take(size_t corpora, int64_t count, TextPlace& at);
-  // Fills order_ and next_texts_ for the epoch.
+  // Fills order_ and next_texts_ for the epoch of place_.
   void Order();
   void Pack();
   // Whether all samples of the epoch's order fit: its capacity is the present one.
@@ -164,7 +165,7 @@ absl::StatusOr<ValidationSamples> ChooseValidationSamples(const Corpus& corpus, 
 // Validation samples in batches.
 struct ValidationBatches {
   std::vector<PackedBatch> batches;  // micro_batch counts from 0
-  std::vector<int32_t> corpus_ids;   // [batches] index of the manifest's corpora
+  std::vector<int32_t> corpus_ids;   // [batches] index into the manifest's corpora
   int64_t target_tokens = 0;         // target rows
   int64_t too_long = 0;              // as in ValidationSamples
 };
@@ -177,7 +178,8 @@ absl::StatusOr<ValidationBatches> MakeValidationBatches(const Corpus& corpus, co
 
 // Whether tokens that were copied from a corpus are ids of its vocabularies; </s> may be among them.
 bool AreIdsOf(const CorpusManifest& manifest, std::span<const int32_t> source, std::span<const int32_t> target);
-// Returns the error for a corpus that has changed since it was opened; the index `sample` is of a sample that shows it.
+// Returns the error for a corpus that has changed since it was opened. `sample`: the index of a sample that has
+// changed.
 absl::Status CorpusChanged(const Corpus& corpus, int64_t sample);
 
 }  // namespace hadal

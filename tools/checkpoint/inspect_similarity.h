@@ -38,14 +38,15 @@ struct SimilarityMeans {
   double neighbours = 0;  // of the entries next to the diagonal
   double pairs = 0;       // of all entries off the diagonal
 };
-// REQUIRES: at least two layers.
+// Returns the means of one stack's matrix. REQUIRES: at least two layers.
 SimilarityMeans MeansOf(const std::vector<std::vector<float>>& similarity);
 
-// Measures the current weights of `engine`, with the branch gain of `update` (1-based).  REQUIRES: the engine has the
-// whole model on one rank.
+// Measures the current weights of `engine` on `batch`, with the branch gain of `update` (1-based). Errors: those of
+// Engine::Evaluate. REQUIRES: the engine has the whole model on one rank.
 absl::StatusOr<LayerSimilarity> MeasureSimilarity(Engine& engine, const PackedBatch& batch, int64_t update);
-// Loads the checkpoint, measures, writes both files, and prints the means. Errors: those of the checkpoint, the corpus
-// and the files; InvalidArgument if their vocabularies differ or no sentence fits.
+// Loads the checkpoint, measures, writes STEM.json, and prints the means; the subcommand then lets pyhadal write
+// STEM.html. Errors: those of the checkpoint, the corpus and the files; InvalidArgument if the corpus has other
+// vocabularies, tags or features than the model, or no sentence fits.
 absl::Status RunInspectSimilarity(const InspectSimilarityOptions& options, std::ostream& out);
 
 // Registers the subcommand of `inspect`.  REQUIRES: `inspect` is registered.

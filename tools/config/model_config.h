@@ -13,12 +13,12 @@
 
 namespace hadal {
 
-// Sets all fields of `to` except vocabulary sizes and growth_updates; the config may give the latter as a fraction of
-// the run.
+// Sets the fields of `to` that the model group gives. It leaves those of the corpus (vocabulary sizes, special
+// tokens, document_mask) and branch_growth_updates, which the config may give as a fraction of the run.
 // REQUIRES: the schema allows the values. Errors: InvalidArgument with field, value and what is allowed.
 absl::Status ReadModel(const config::Model& from, ModelOptions& to);
 
-// Return the config fields that would set `method` and `block`. Inverse of ReadModel.
+// Return the config fields or words that ReadModel reads as the given values.
 config::StackResidual ToStackResidual(const StackMethod& method);
 config::Block ToBlock(const Block& block);
 std::string DistributionName(WeightDistribution distribution);

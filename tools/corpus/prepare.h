@@ -6,15 +6,15 @@
 //   hadal prepare --monolingual --train FILE [--train …] [--valid FILE] [--test FILE] [--block N] --out DIR
 // Writes into DIR: vocabulary.model (or source.model and target.model; .txt for a dictionary), and for each given
 // split NAME.json and NAME.00000.shard … (runtime/data/README.md). `hadal train` takes the prefix, DIR/train.
-// --monolingual is for language models, with --mask-token also for encoders alone: samples without a source, which are
-// sentences or documents, one per line or JSON object (parallel_text.h). --block N makes blocks of them instead: each
-// file's documents are a stream, in which the end token follows each and precedes the first (or the one that a
-// tokenizer's post-processor adds precedes each); a block has N + 1 tokens, of which the first is the last of the block
-// before. The last block may be shorter. --features is for speech: each PREFIX has the features of utterances
-// (feature_reader.h) and, in PREFIX.txt, their transcripts. --list (or --opus, a folder laid out as OPUS-100) names
-// texts in many directions (corpora_list.h). Each text becomes one of the corpora of the prepared corpus; training may
-// draw from them by temperature (data.sampling_temperature). --tags adds language tags
-// (runtime/data/language_tags.h).
+// --monolingual is for language models, with --mask-token also for encoders alone: samples without a source, which
+// are sentences or documents, one per line or JSON object (parallel_text.h). With --block N, samples are blocks
+// instead. Each file's documents are then one stream, in which the end token follows each document. If a tokenizer's
+// post-processor adds a start token, it precedes each document; else the end token precedes the first. A block has N
+// + 1 tokens, of which the first is the last of the block before. The last block may be shorter. --features is for
+// speech: each PREFIX has the features of utterances (feature_reader.h) and, in PREFIX.txt, their transcripts. --list
+// (or --opus, a folder laid out as OPUS-100) names texts in many directions (corpora_list.h). Each text becomes one
+// of the corpora of the prepared corpus; training may draw from them by temperature (data.sampling_temperature).
+// --tags adds language tags (runtime/data/language_tags.h).
 //
 // The vocabulary is either trained on the training text (SentencePiece: BPE or unigram, shared or one per side) or
 // given: a SentencePiece model, a fairseq dict.txt for text that is already tokenised, or, for plain text, a
@@ -53,31 +53,31 @@ enum class BadLine { kError, kSkip };
 struct PrepareOptions {
   bool monolingual = false;         // plain text for language models: every pair has only a target
   std::string text_field = "text";  // of JSON Lines
-  int32_t block = 0;                // > 0: rows of a block; blank lines then separate documents of plain text
+  int32_t block = 0;                // N of --block; > 0: blank lines then separate documents of plain text
   bool document_mask = false;       // attention and positions begin anew at each document of a block
   bool features = false;  // speech: plain text, the transcripts, whose pairs have features. REQUIRES: monolingual
   std::vector<TextPair> train;
   std::vector<TextPair> valid;
   std::vector<TextPair> test;
-  std::string list;    // the file that names them, if one does
+  std::string list;    // the file that names these texts; "": none
   std::string output;  // a folder; created if missing
 
   // Paths of existing vocabularies. Both empty: train. Only one set: it is used for both sides.
   std::string source_vocabulary;
   std::string target_vocabulary;
   std::string tokenizer;  // path of a tokenizer.json, instead
-  // Its token that ends a document; "": eos_token or sep_token of the tokenizer_config.json beside it, or the last one
-  // that its post-processor adds.
+  // The token of the tokenizer that ends a document; "": eos_token or sep_token of the tokenizer_config.json beside
+  // it, or the last token that its post-processor adds.
   std::string end_token;
   VocabularyTraining training;
   bool separate = false;                 // train one vocabulary per side
-  int64_t vocabulary_pairs = 1'000'000;  // train it on at most this many pairs, spread evenly over the text
-  double vocabulary_temperature = 1;     // T: a text's weight among these is its share of all pairs to the power 1/T
+  int64_t vocabulary_pairs = 1'000'000;  // train on at most this many pairs, spread evenly over the text
+  double vocabulary_temperature = 1;     // T: a text's weight in that is its share of all pairs to the power 1/T
   LanguageTags tags = LanguageTags::kNone;
   int32_t reserved_tags = 0;  // for languages that are added later
-  // Plain text for encoders alone: its mask token. Of a tokenizer.json a token of it, "" the mask_token of the
-  // tokenizer_config.json beside it; hadal's own vocabularies get "<mask>". A given vocabulary that has "<mask>" needs
-  // no option.
+  // For encoders alone, with plain text: the mask token. With `tokenizer` one of its tokens, or "" for the mask_token
+  // of the tokenizer_config.json beside it; hadal's own vocabularies get "<mask>". A given vocabulary that has
+  // "<mask>" needs no option.
   std::optional<std::string> mask_token;
 
   int64_t max_tokens = 256;           // a side with more tokens, without </s>, is over-long

@@ -7,8 +7,8 @@
 // and test_sets.json, which names the sets; then `pyhadal evaluate FOLDER` (tools/python) scores them and writes the
 // reports.
 // After an interruption the same command continues: NAME.key identifies the checkpoint's contents, the options, the
-// source and the translation; a translation is kept if all of these are the same.
-// Only files that test_sets.json names are replaced; one process at a time writes into FOLDER.
+// source and the translation; a translation is kept if all four are unchanged.
+// In FOLDER only files that its test_sets.json lists as written are replaced; one process at a time writes there.
 // Memory: the model, a buffer of lines, the text of the largest test set.
 #pragma once
 
@@ -32,9 +32,10 @@ struct EvaluateOptions : TranslateOptions {
 };
 
 // All ranks call it together; rank 0 reads and writes. Blocking.
-// Errors: those of RunTranslations; InvalidArgument for a list without test sets, and naming a test set that is empty,
-// that cannot be read, whose sides have different numbers of lines, whose languages the model has no tag for, or whose
-// files would overwrite an input.
+// Errors: those of RunTranslations; InvalidArgument for a list without test sets, for a file in FOLDER that would be
+// replaced but that no evaluation wrote, and for a test set (the message names it) that is empty, that cannot be
+// read, whose sides have different numbers of lines, whose languages the model has no tag for, or whose files would
+// overwrite an input.
 absl::Status RunEvaluate(const EvaluateOptions& options, Communicator& communicator, const Stream& stream,
                          const TranslateStreams& streams);
 

@@ -18,13 +18,13 @@ namespace hadal {
 struct ScheduleCommandOptions {
   ScheduleKind kind = ScheduleKind::k1F1B;
   ScheduleShape shape{.stages = 4, .chunks = 1, .micro_batches = 8};
-  int outstanding_sends = 2;
+  int outstanding_sends = 2;  // messages that a channel may have in flight, ≥ 1
   bool forward_only = false;  // the schedule of a validation
   int backward_units = 2;     // of the drawing: a backward's units of time; a forward takes one
   int columns = 48;           // of the drawing: units of time shown
 };
 
-// Returns the drawing.  Errors: those of MakeSchedules and CheckSchedule.
+// Returns the text to print. Errors: those of MakeSchedules, DrawSchedule and CheckSchedule.
 absl::StatusOr<std::string> PrintSchedule(const ScheduleCommandOptions& options);
 
 // Registers the subcommand; its callback stores the exit code.

@@ -1,8 +1,9 @@
 // Agrees on a training run with all ranks: compares their preparations and lays out the pipeline.
 //
 // AgreeOnRun: each rank fills its RankSetup; all gather them; AgreeOnSettings computes the common settings; each rank
-// applies them; the ranks vote and lay out the pipeline. One gather suffices: each rank opens its GPU for the model of
-// its own config, and the results are used only if all configs are equal. resume.h then loads the initial state.
+// applies them and lays out the pipeline; the ranks vote after each of these; with NCCL they connect their devices.
+// One gather suffices: each rank opens its GPU for the model of its own config, and the results are used only if all
+// configs are equal. resume.h then loads the initial state.
 // Blocking: AgreeOnRun, which all ranks call together; ApplySettings reads files. Threads: one per rank.
 #pragma once
 
@@ -30,11 +31,11 @@ namespace hadal {
 
 // The devices and communicators of a rank. Separate from AgreedRun: they must live until a failed job is aborted.
 struct RunDevice {
-  std::function<void(const std::string& what)> hung;         // see DeviceRequest; outlives the others
+  std::function<void(const std::string& what)> hung;         // see DeviceRequest; the first, to outlive the others
   std::unique_ptr<Device> device;                            // null: the CPU
   std::unique_ptr<NcclLibrary> nccl;                         // null: ranks exchange through host memory
   std::unique_ptr<NcclCommunicator> communicator;            // null if nccl is null
-  std::atomic<const CurrentInstruction*> current = nullptr;  // the trainer's while it runs, for `hung`
+  std::atomic<const CurrentInstruction*> current = nullptr;  // the trainer's while it runs; `hung` reads it
 };
 
 struct RunLayout {
@@ -46,13 +47,13 @@ struct RunLayout {
 
 struct AgreedRun {
   RunLayout layout;
-  std::string resume;                      // effective --resume and --reset of this attempt (resume.h)
+  std::string resume;                      // request of this attempt: of ResumeOfThisAttempt (resume.h)
   std::optional<std::string> predecessor;  // TrainingCheckpointsOptions::predecessor
   std::vector<std::string> hosts;          // [ranks]
 };
 
-// Compares all ranks, applies the common settings and plans the pipeline. Prints notices for the user. `device` and
-// `prepared` must outlive the result.
+// Compares all ranks, applies the common settings, plans the pipeline and connects NCCL if it is used. Prints notices
+// for the user. `device` and `prepared` must outlive the result.
 // Errors: those of `prepared` on any rank, of AgreeOnSettings, LayOutRun, NCCL and Communicator::Wait.
 absl::StatusOr<AgreedRun> AgreeOnRun(const TrainArguments& arguments, absl::StatusOr<PreparedRun>& prepared,
                                      World& world, Collectives& collectives, RunDevice& device, TrainingSinks& sinks);
@@ -67,7 +68,7 @@ absl::StatusOr<RunLayout> LayOutRun(const TrainArguments& arguments, const Train
 
 // Returns for each parameter whether one of the patterns (optimizer.frozen: shell globs) matches its name; empty
 // without patterns. Pure.
-// Errors: InvalidArgument for a pattern that matches none, with the nearest name or module, and if nothing is left.
+// Errors: InvalidArgument if a pattern matches no name (with the nearest name or module) or nothing is left to train.
 absl::StatusOr<std::vector<bool>> FrozenParameters(const ModelPlan& plan, const std::vector<std::string>& patterns);
 
 // Applies the common settings on this rank: selects the instruction set, and verifies all bytes of its corpora if

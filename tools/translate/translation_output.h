@@ -23,7 +23,8 @@ namespace hadal {
 // The form of the output for one line of input:
 //
 //   text   up to nbest lines, best score first; before each, if nbest > 1, the input line's number and a tab, and, if
-//          `scores`, the score and a tab. A line end in a text becomes a space. Without a hypothesis: one empty line
+//          `scores`, the score and a tab. A line end in a text becomes a space. Without a hypothesis: one line, whose
+//          score and text are empty
 //   JSON   {"line": N, "source": "…", "hypotheses": [{"text": "…", "tokens": ["…", …, "</s>"], "score": S,
 //           "log_probabilities": [P, …]}, …]}   on one line; "prompt" instead of "source" for a language model
 // `tokens` and `log_probabilities` have one entry for each token, forced ones and </s> included; P is the model's
@@ -55,8 +56,8 @@ class OutputFile {
   OutputFile& operator=(const OutputFile&) = delete;
   ~OutputFile();
 
-  // `path`: "" is standard output. `inputs`: paths of the files that are translated; PATH must be none of them.
-  // `overwrite`: replaces a PATH or PATH.partial that is not empty.
+  // `path`: PATH, or "" for standard output. `inputs`: paths of the files that are translated; PATH must be none of
+  // them. `overwrite`: allows replacing a PATH or PATH.partial that is not empty.
   // Errors: those of CheckOutput (tools/output/staged_output.h) for PATH and PATH.partial; Aborted if another process
   // writes PATH; file errors.
   absl::Status Open(const std::string& path, const std::vector<std::string>& inputs, bool overwrite);
