@@ -2,15 +2,16 @@
 //
 //   g' = gradient_scale·g;  m = b1·m + (1 − b1)·g';  v = b2·v + (1 − b2)·g'²
 //   p −= lr·wd·p;  p −= lr·sqrt(1 − b2^t)/(1 − b1^t) · m / (sqrt(v) + eps)
-// p: parameter, g: gradient, m and v: its moments; b1, b2: beta1, beta2; lr, wd: learning rate, weight decay.
+// p: parameter; g: gradient; m, v: first and second moment; t: the number of the update; b1, b2: beta1, beta2;
+// lr: learning rate; wd: weight decay; eps: epsilon.
 //
 // The cost is memory traffic: four arrays read, three written. Gradient clipping is part of the pass (gradient_scale =
 // min(1, clip / norm)), so the gradient is never rewritten. On a device the same pass also writes the parameter rounded
 // to bf16, the copy that products read.
 // Source: Kingma & Ba 2015 section 2 (efficient form); Loshchilov & Hutter 2019 for the decay; fairseq optim/adam.py.
 // Shapes: n elements, any alignment. (=): written.
-// Numerics: fp32 per element. The step's scalars, b and 1 − b are each computed in double and rounded once. Elements
-// are independent, so the number of threads does not change any bit.
+// Numerics: fp32 per element. The scalars of a step (AdamScalars, among them b and 1 − b) are computed in double, and
+// each is rounded once. Elements are independent, so the number of threads does not change any bit.
 // REQUIRES: equal sizes; update ≥ 1; 0 ≤ b1, b2 < 1; eps ≥ 0 (aborts otherwise). Blocking on the CPU, asynchronous on a
 // device; allocates nothing.
 #pragma once
@@ -36,7 +37,7 @@ struct AdamArgs {
 };
 void AdamStep(const Stream& stream, const AdamArgs& args);
 
-// The scalars of a step, for the kernels: computed in double and rounded once.
+// The scalars of a step as the kernels read them: each is computed in double and rounded once.
 struct AdamScalars {
   float gradient_scale = 1.0f;
   float beta1 = 0.0f, one_minus_beta1 = 1.0f, beta2 = 0.0f, one_minus_beta2 = 1.0f;

@@ -1,27 +1,29 @@
-// Runs a job (mpirun … hadal train …, or a script that does) and restarts it after a crash.
+// Runs a job (mpirun … hadal train …, or a script that runs it) and restarts it after a crash.
 //
 //   INT, TERM, HUP or USR1              the job saves and exits 85; a second INT: TERM to it; a third: KILL. While no
 //                                       job runs: returns 85
 //   the job exits 85, or a rank         returns 85
 //   reports 85
 //   a crash: the job exits 5, 6, 7 to   restarts the job: at once if it has saved a newer checkpoint, else after a wait
-//   30 or ≥ 128; or rank 0 began, and   that doubles from crash to crash. After `tries` of them in a row, or after a
-//   no rank reports an end              signal that asks the job to end, returns 5 if the job exited 5, else 6
+//   30 or ≥ 128; or rank 0 began, and   that doubles from crash to crash. After `tries` crashes in a row without a
+//   no rank reports an end              newer checkpoint, or if a signal has asked the job to end, restarts nothing
+//                                       and returns 5 if the job exited 5, else 6
 //   the job exits otherwise: 0 to 4,    returns that code
 //   31 to 127
 //
-// MPICH's mpirun returns 7 to 30 if that signal ended a rank. If the job exits 0 or 1, the least other code that a rank
-// reports replaces it (EndCode). launch/supervisor_state.h has the whole table of states and events.
-// A newer checkpoint is one beyond the furthest step saved so far under this supervisor. Rank 0 reports its run
-// directory and its checkpoints (job_report.h), also from within a job script. If rank 0 is on another host, where the
-// report's file does not exist, checkpoints/latest of the command's --run-dir counts.
+// MPICH's mpirun returns n (7 to 30) if signal n ended a rank. If the job exits 0 or 1, the least exit code except 0
+// and 85 that a rank reports replaces it (EndCode). "At once" is not sooner than back_off after the job's last start
+// (BackOff). launch/supervisor_state.h has these functions, and the whole table of states and events. A newer
+// checkpoint is one beyond the furthest step saved so far under this supervisor. Rank 0 reports its run directory and
+// its checkpoints (job_report.h), also from within a job script. If rank 0 is on another host, where the report's file
+// does not exist, checkpoints/latest of the command's --run-dir counts.
 // mpirun alone turns Ctrl-C into a TERM that gives ranks two seconds, returns 137 for a killed rank, and may leave
 // ranks behind when it is killed. A guardian (guardian.h) runs each start in a session of its own and leaves no process
 // of it, even if the supervisor is killed. Limitation: the guardian acts on this host only. On other hosts Open MPI's
 // daemons end the ranks; they detect a lost host by TCP keepalive (which the supervisor sets to 11 seconds unless the
 // environment sets it).
 // A closed terminal (HUP) saves and ends the run, because a user who logs out without nohup expects that; under nohup
-// it continues. A reader of the output that ends (`… | head`) changes nothing for the supervisor.
+// it continues. The supervisor continues if the reader of its output ends (`… | head`).
 // Threads: one, and no other may run in the process. Blocking until the job has ended.
 #pragma once
 

@@ -7,11 +7,11 @@
 // Numerics: fp32. Probabilities are normalised over the whole vocabulary before the K best are taken, as in fairseq:
 // tokens that the search excludes keep their share. A row's result does not depend on the other rows, but on a device
 // its bits may depend on B. If a row has a NaN among its logits, all its candidates have log-probability NaN.
-// REQUIRES: 1 ≤ B ≤ Workspace::DecodeRows.
+// REQUIRES: 1 ≤ B ≤ `rows` of the constructor, which is at most Workspace::DecodeRows(plan).
 // Forward only launches kernels, the same ones for the same number of rows, so a device may capture it as a graph.
 // Table waits for the result: K candidates per row, and on request the logits of all tokens (from a device a copy of
 // B·V floats). Allocates nothing.
-// Thread safety: one step at a time.
+// Thread safety: Forward and Table write to the head's buffers, so one thread at a time may call them.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ namespace hadal {
 
 // The candidates of B rows, on the host. Views into the head's buffers, valid until the next Forward or Table.
 struct CandidateTable {
-  MatrixOf<const int32_t> tokens;  // [B, K] most likely first; -1 after the last if a row has fewer
+  MatrixOf<const int32_t> tokens;  // [B, K] most likely first; then -1 if fewer than K logits are numbers
   ConstMatrix log_probabilities;   // [B, K]
   ConstVector end;                 // [B] log-probability of </s>
   ConstMatrix logits = {};         // [B, V] if requested
@@ -33,12 +33,12 @@ struct CandidateTable {
 
 class CandidateHead {
  public:
-  // Reserves buffers for `rows` rows with `candidates` candidates each; fewer if the vocabulary is smaller.
+  // Reserves buffers for `rows` rows. K = `candidates`, or V if that is smaller.
   // `copies_logits`: whether Table may return all logits on a device. (On a CPU it always may.)
   CandidateHead(const ModelPlan& plan, int64_t rows, int32_t candidates, bool copies_logits, ArenaLayout& layout);
   void Bind(const Arena& arena);
 
-  // Finds the candidates of x [B, d].
+  // Computes the candidates of x [B, d]; Table returns them.
   void Forward(const Stream& stream, const ParameterStore& parameters, const Workspace& workspace,
                ConstAnyMatrix x) const;
   // Returns the result of the last Forward. Blocking. `logits`: also returns all logits. REQUIRES: `workspace` and
@@ -65,7 +65,7 @@ class CandidateHead {
   bool own_logits_;  // separate logits, if the workspace's are not fp32 or not of the whole vocabulary
   ArenaBuffer<float> logits_, host_logits_;
   ArenaBuffer<std::byte> answer_, host_answer_;
-  ArenaBuffer<int32_t> best_;  // [rows], in kernels' memory
+  ArenaBuffer<int32_t> best_;  // [rows] each row's best token, in kernel memory (runtime/stream.h)
 };
 
 }  // namespace hadal

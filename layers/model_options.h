@@ -22,20 +22,21 @@ enum class NormPlacement : int32_t {
 enum class EmbeddingSharing : int32_t {
   kNone,     // separate source, target and output matrices
   kDecoder,  // target embedding = output projection; with an adaptive softmax the target embedding is adaptive, too
-  kAll,      // one matrix (or set of bands) for source, target and output; without a source embedding as kDecoder
+  kAll,      // one matrix (or set of bands) for source, target and output; without a source embedding: kDecoder
 };
 
 enum class WeightDistribution : int32_t { kXavierUniform, kXavierNormal };
 
+// The factor of every branch gain b at update t = 1, 2, …; T: branch_growth_updates, k: branch_growth_steepness.
 enum class BranchGrowth : int32_t {
   kConstant,     // 1
-  kLinear,       // min(1, t/T), t = 1-based update (BranchNorm, arXiv 2305.02790 eq. 8)
+  kLinear,       // min(1, t/T) (BranchNorm, arXiv 2305.02790 eq. 8)
   kExponential,  // min(1, (e^(k·t/T) - 1) / (e^k - 1)); ours: the paper's figure 7 names the growth without a formula
   kSigmoid,      // min(1, 2·sigmoid(k·t/T) - 1); ours, for the same reason
 };
 
-// How a factor of layer l = 1 … n of a stack depends on l: a factor of the initial weights (depth_init), or of the
-// norm's result that a branch reads (norm_gain).
+// How a factor depends on the layer l = 1 … n of a stack: the factor of the layer's initial weights (depth_init), or of
+// the norm's output that a branch reads (norm_gain).
 enum class DepthInit : int32_t {
   kFlat,         // 1
   kInverseSqrt,  // 1/sqrt(l): higher layers are smaller (DS-Init, Zhang, Titov and Sennrich 2019; LayerNorm Scaling)
@@ -84,13 +85,13 @@ struct StackMethod {
   bool combine_layers = false;
 
   // Sublayers read a softmax over the embedding, the sums of blocks of sublayers before them and the open block's sum,
-  // by learned queries (Attention Residuals, arXiv 2603.15031; block_reader.h). The stack has so many blocks, as equal
-  // as ⌈sublayers / blocks⌉ a block makes them; 0: none.
+  // by learned queries (Attention Residuals, arXiv 2603.15031; block_reader.h). The value B is the number of blocks:
+  // each has ⌈sublayers / B⌉ sublayers, the last one the rest (there may be fewer than B blocks). 0: no such reads.
   int32_t attention_residual_blocks = 0;
-  // Not 0: the sublayers of a block, in place of the number of blocks.
+  // Sublayers per block. If not 0, attention_residual_blocks has no effect.
   int32_t attention_residual_block_sublayers = 0;
-  // They read the residual stream and add that softmax over the finished blocks to it (Delta Attention Residuals, arXiv
-  // 2605.18855).
+  // Sublayers read instead the residual stream plus that softmax over the finished blocks (Delta Attention Residuals,
+  // arXiv 2605.18855).
   bool attention_residual_delta = false;
   bool reads_blocks() const { return attention_residual_blocks > 0 || attention_residual_block_sublayers > 0; }
 
@@ -114,7 +115,7 @@ struct StackMethod {
   double cross_value_gain = 0.70710678118654752;  // W_v of cross-attention; decoder only
   double cross_output_gain = 1;                   // W_o of cross-attention; decoder only
   double ffn_gain = 1;                            // W_1 and W_2; DeepNorm's beta
-  double ffn_output_factor = 1;                   // one more factor of W_2
+  double ffn_output_factor = 1;                   // a further factor of W_2 only
   DepthInit depth_init = DepthInit::kFlat;
   double embedding_gain = 1;   // multiplies the standard deviation 1/sqrt(d) of the stack's own embedding
   double projection_gain = 1;  // the same for an untied output projection; decoder only
@@ -146,12 +147,12 @@ enum class Biases : int32_t { kAll, kNone, kQkv };
 enum class Positions : int32_t {
   kSinusoidal,  // added to the embeddings, fixed (kernels/embedding.h)
   kLearned,     // added to the embeddings, a table of parameters
-  kRotary,      // queries and keys of self-attention turn (kernels/rotary.h); cross-attention knows none
+  kRotary,      // queries and keys of self-attention turn (kernels/rotary.h); cross-attention has no positions
   kNone,
 };
 
-// What a sublayer's branch and its norms are made of, whatever connects them (StackMethod). The default is the block of
-// Vaswani et al. 2017.
+// What a sublayer's branch and its norms consist of, independent of the residual connection (StackMethod). The default
+// is the block of Vaswani et al. 2017.
 struct Block {
   NormKind norm = NormKind::kLayer;  // every norm of the model
   double norm_epsilon = 1e-5;
@@ -162,7 +163,7 @@ struct Block {
   Positions positions = Positions::kSinusoidal;
   double rotary_theta = 10000;
   double rotary_share = 1;        // the share of a head's columns that turn
-  int32_t kv_heads = 0;           // heads of keys and values, divide the heads of queries; 0: as many
+  int32_t kv_heads = 0;           // heads of keys and values, a divisor of `heads`; 0: `heads`
   int32_t head_width = 0;         // 0: d_model / heads
   bool scale_embedding = true;    // whether embeddings are multiplied by sqrt(d_model)
   bool query_key_norm = false;    // a norm over each head's queries and keys (kernels/head_norm.h), before they turn
@@ -170,14 +171,14 @@ struct Block {
   int32_t window = 0;             // tokens that self-attention of a local layer sees; 0: all layers are global
   int32_t global_every = 0;       // with a window: every n-th layer, from layer 0 on, is global; 0: none
   double rotary_local_theta = 0;  // theta of local layers; 0: rotary_theta
-  double rotary_scaling = 1;      // kernels/rotary.h, of rotary_theta's angles
+  double rotary_scaling = 1;      // RotaryScaling::factor (kernels/rotary.h) for rotary_theta; next: its positions
   int32_t rotary_scaling_positions = 8192;
-  bool first_norm = true;       // whether a stack whose norms stand in front of branches begins with one
+  bool first_norm = true;       // with norms in front of branches: whether the first sublayer has one, too
   bool embedding_norm = false;  // whether a norm follows embeddings and positions, in front of their dropout
-  // Standard deviation of all initial matrices and tables, drawn from a normal distribution; 0: Xavier's. A method's
-  // gains multiply it (method_presets.md).
+  // Standard deviation of the normal distribution of all initial matrices and tables; a method's gains multiply it
+  // (method_presets.md). 0: Xavier initialisation.
   double initial_deviation = 0;
-  // Whether it is divided by the root of the stack's sublayers for the last product of every branch (GPT-2).
+  // Whether initial_deviation is divided by sqrt(sublayers of the stack) for every branch's last product (GPT-2).
   bool initial_depth_factor = false;
 
   bool operator==(const Block&) const = default;
@@ -189,15 +190,15 @@ struct ModelOptions {
   int32_t d_model = 512;
   int32_t d_ff = 2048;
   int32_t heads = 8;
-  int32_t source_vocabulary = 0;  // rows of the source embedding, with special tokens; 0 without one
+  int32_t source_vocabulary = 0;  // rows of the source embedding, with special tokens; 0: no source embedding
   int32_t target_vocabulary = 0;
-  // Of the target vocabulary, as the corpus's TextForm (runtime/data/packed_batch.h): the decoder's first input, the
-  // token that ends a text, and whether ids 0 to 3 are hadal's special tokens.
+  // Equal to the corpus's TextForm (runtime/data/packed_batch.h), of the target vocabulary: the decoder's first input,
+  // the token that ends a text, and whether ids 0 to 3 are hadal's special tokens.
   int32_t start_token = 2;
   int32_t end_token = 2;
   bool reserved_ids = true;
-  int32_t mask_token = -1;       // never drawn or searched; −1: none
-  bool document_mask = false;    // whether the model has read blocks whose documents do not see each other
+  int32_t mask_token = -1;       // decoding never outputs it; −1: none
+  bool document_mask = false;    // TextForm::document_mask of its training corpus
   int32_t max_positions = 1024;  // longest sentence, including </s>
   EmbeddingSharing sharing = EmbeddingSharing::kAll;
 
@@ -216,14 +217,14 @@ struct ModelOptions {
   double branch_growth_steepness = 0;   // k of the exponential and the sigmoid
 
   AdaptiveCutoffs adaptive_cutoffs;
-  int32_t adaptive_factor = 4;  // by which each band is narrower than the one before
+  int32_t adaptive_factor = 4;  // width of a band / width of the next band
   double adaptive_dropout = 0;  // on the input of the adaptive softmax and inside its bands
 
   // The width for which the learning rate was chosen: at another d_model, initial weights and Adam's settings follow
   // muP (method_presets.md). 0: d_model.
   int32_t base_width = 0;
 
-  int32_t frame_width = 0;            // features of a frame of speech, which sources consist of; 0: text, or no source
+  int32_t frame_width = 0;            // speech: features per frame of a source; 0: text, or no source
   int32_t front_end_channels = 1024;  // speech: C of the first convolution (speech_front_end.h)
 
   // Without an encoder the model is a language model: no source, and no cross-attention in the decoder layers. Without
@@ -241,7 +242,7 @@ struct ModelOptions {
   }
   int32_t kv_heads() const { return block.kv_heads > 0 ? block.kv_heads : heads; }
   int32_t head_width() const { return block.head_width > 0 ? block.head_width : d_model / heads; }
-  // Columns of a token's queries, and of the heads' output (query_width); of its keys, and of its values (key_width).
+  // query_width: columns of a token's queries, and of all heads' output. key_width: columns of its keys; of its values.
   int32_t query_width() const { return heads * head_width(); }
   int32_t key_width() const { return kv_heads() * head_width(); }
   // Factor of the embeddings.
@@ -250,9 +251,9 @@ struct ModelOptions {
   int32_t rotary_width() const;
   double width_multiplier() const { return base_width > 0 ? static_cast<double>(d_model) / base_width : 1; }
   bool adaptive() const { return adaptive_cutoffs.count > 0; }
-  // The encoder then reads frames: there is neither a source vocabulary nor a source embedding.
+  // If true, the encoder reads frames, and there is neither a source vocabulary nor a source embedding.
   bool reads_speech() const { return frame_width > 0; }
-  // Whether the source embedding is the target's, too.
+  // Whether the source and the target use one embedding.
   bool shares_source() const { return translates() && !reads_speech() && sharing == EmbeddingSharing::kAll; }
   int32_t encoder_sublayers() const { return 2 * encoder_layers; }
   int32_t decoder_sublayers() const { return (has_encoder() ? 3 : 2) * decoder_layers; }

@@ -1,12 +1,12 @@
-// StepTracer traces chosen steps of a run. It turns every rank's TraceBuffer on and off, and gathers the events on rank
-// 0, in rank 0's time.
+// StepTracer traces chosen steps of a run. It turns every rank's TraceBuffer on and off, gathers the events on rank 0,
+// and converts their times to rank 0's clock.
 //
 //   StepTracer tracer(request, communicator, engine.trace(), timeout);      all ranks
 //   while (…) { tracer.BeforeStep(step);  …step, validation, checkpoint…  tracer.AfterStep(step); }
 // Clock offsets are measured before the first and after the last traced step; in between they are interpolated
 // linearly.
-// Outside the chosen steps both calls do nothing. Collecting costs two messages per rank (size and events) after the
-// last traced step, outside every step's time.
+// For other steps both calls do nothing. Collecting costs two messages per rank (size and events) after the last traced
+// step, outside every step's time.
 #pragma once
 
 #include <cstdint>
@@ -32,15 +32,15 @@ struct ClockOffset {
 // Measures the offset of a rank's monotonic clock from rank 0's, by ping-pong.
 //
 // A rank sends at its time t0, rank 0 answers with its own time s, and the answer arrives at t1. If both messages took
-// equally long, rank 0's clock read s when the rank's read (t0 + t1) / 2. For any message times, the error of that
+// equally long, rank 0's clock showed s when the rank's showed (t0 + t1) / 2. For any message times, the error of that
 // estimate is at most (t1 - t0) / 2. The fastest of several rounds gives the best bound (Cristian 1989, "Probabilistic
 // clock synchronization").
 //     offset = (t0 + t1) / 2 - s,      local time t is rank 0's t - offset,      error <= (t1 - t0) / 2
 // Monotonic clocks count from each host's boot, so offsets may be days. Clocks drift apart by microseconds per second,
 // so for a long time span measure at both its ends.
-// Every rank calls it at the same place; rank 0 answers the others one after another, and its own offset is 0. `clock`
-// reads this rank's clock, in seconds. Blocking; each wait takes at most `timeout`. Errors: those of
-// Communicator::Wait.
+// Every rank must call MeasureClockOffset at the same point of the program; rank 0 answers the others one after
+// another, and its own offset is 0. `clock` reads this rank's clock, in seconds. Blocking; each wait takes at most
+// `timeout`. Errors: those of Communicator::Wait.
 absl::StatusOr<ClockOffset> MeasureClockOffset(Communicator& communicator, absl::FunctionRef<double()> clock,
                                                absl::Duration timeout);
 
@@ -51,7 +51,7 @@ struct RankTrace {
   std::string host;
   double clock_error_seconds = 0;  // bound of the error of the events' times, if the clocks drift linearly
   int64_t dropped = 0;             // events that did not fit into the buffer
-  std::vector<TraceEvent> events;  // in rank 0's time, in the order they were recorded (by end)
+  std::vector<TraceEvent> events;  // with times of rank 0's clock, ordered by end
 };
 
 struct RunTrace {
@@ -69,14 +69,14 @@ struct TraceRequest {
 
 class StepTracer {
  public:
-  // Reserves the trace buffer if steps are wanted. References must outlive the tracer.
+  // Reserves memory in `trace` if the request has steps. References must outlive the tracer.
   StepTracer(TraceRequest request, Communicator& communicator, TraceBuffer& trace, absl::Duration timeout);
 
-  // Call them around each step, on every rank alike. Blocking at the first and the last traced step. Errors: those of
-  // Communicator::Wait.
+  // Every rank calls them around each step, its validation and checkpoint included. Blocking: BeforeStep of the first
+  // traced step, AfterStep of the last. Errors: those of Communicator::Wait; Internal.
   absl::Status BeforeStep(int64_t step);
   absl::Status AfterStep(int64_t step);
-  // Call at the end of the run: collects the events if the run ends before the last step to be traced.
+  // Every rank calls it at the end of the run. If the run ends before the last step to be traced, collects the events.
   absl::Status Finish();
 
  private:

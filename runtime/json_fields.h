@@ -28,16 +28,16 @@
 
 namespace hadal {
 
+struct StrictJsonLimits {
+  int64_t max_bytes = 0;
+  int max_depth = 8;  // nested objects and lists, the outermost included
+};
+
 // Parses JSON from untrusted files: nlohmann-json with limits, and with absl::Status instead of exceptions.
 //
 // Besides malformed JSON it refuses: text longer than max_bytes; nesting deeper than max_depth (detected while parsing,
 // before anything is built); an object with a duplicate key (parsers disagree on which one counts); invalid UTF-8.
-// Thread safety: pure functions. Memory: at most about 16 bytes per byte of text. Time: linear.
-struct StrictJsonLimits {
-  int64_t max_bytes = 0;
-  int max_depth = 8;
-};
-
+// Thread safety: pure function. Memory: at most about 16 bytes per byte of text. Time: linear.
 // Errors: DataLoss; the message starts with `what` (for example a path). REQUIRES: limits.max_bytes is set.
 absl::StatusOr<nlohmann::json> ParseStrictJson(std::string_view text, const StrictJsonLimits& limits,
                                                const std::string& what);
@@ -70,7 +70,7 @@ class JsonFields {
             std::type_identity_t<T> most = std::numeric_limits<T>::max()) {
     if (const std::optional<absl::int128> number = Integer(name, least, most)) value = static_cast<T>(*number);
   }
-  // Sets `value` to the enumerator of the text in `words`. Fails if `words` lacks the text.
+  // Sets `value` to the enumerator that `words` has for the field's text. Fails if `words` lacks the text.
   template <typename Enum, size_t kSize>
   void Read(const std::string& name, Enum& value, const Word<Enum> (&words)[kSize]) {
     std::string word;
@@ -86,8 +86,9 @@ class JsonFields {
   // Returns a reader of the nested object `name`, with the same status.
   JsonFields Object(const std::string& name);
 
+  // Whether the object has the field; does not count as reading it.
   bool Has(const std::string& name) const;
-  // Fails if the object has fields that were not read.
+  // Fails if the object has fields that were not read. REQUIRES: no field was read twice.
   void NoOthers();
   // Fails with the message "the field NAME WHAT".
   void Fail(const std::string& name, const std::string& what);

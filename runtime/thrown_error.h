@@ -1,4 +1,4 @@
-// Converts exceptions to absl::Status. hadal's own code does not throw, but allocations and thread starts can fail
+// Converts exceptions to absl::Status. hadal's own code does not throw, but allocations and thread starts may throw
 // anywhere. An uncaught exception would end a rank with a core dump and no message.
 #pragma once
 
@@ -10,7 +10,7 @@ namespace hadal {
 // the exception's text. REQUIRES: called in a catch block.
 absl::Status ErrorOfException();
 
-// Returns the result of body(), an absl::Status or StatusOr; if body throws, the error of the exception.
+// Returns the result of body(), an absl::Status or StatusOr; if body throws, returns ErrorOfException().
 template <typename Body>
 auto CatchExceptions(const Body& body) -> decltype(body()) {
   try {

@@ -7,7 +7,8 @@
 
 namespace hadal {
 
-// Returns the indices of the rows to show out of `count`: all, or `most` of them, evenly spread, with both ends.
+// Returns the ascending indices of the rows to show: all `count`, or `most` of them if that is less, evenly spread from
+// the first to the last (`most` = 1: the first).
 inline std::vector<int> ChooseRows(int count, int most) {
   const int shown = std::max(0, std::min(count, most));
   std::vector<int> rows(shown);

@@ -2,9 +2,10 @@
 //
 // The interpreter is $HADAL_PYTHON, else python3. The packages are those of the source tree that hadal was built from,
 // else those installed with hadal (share/hadal/python), else Python's own. The working folder is never on Python's path
-// (a json.py there would be executed); the user's site-packages and PYTHONPATH are. The environment variable HADAL has
-// the path of this program. Blocking: until the child ends. It has this process's standard streams, gets the signals
-// TERM, INT and HUP that arrive meanwhile, and TERM if this process dies.
+// (a json.py there would be executed); the user's site-packages and PYTHONPATH are. The child's environment
+// variable HADAL is the path of this program. The child has this process's standard streams, unless a function below
+// says otherwise, and gets TERM if this process dies. Functions that run a package block until the child ends; they
+// pass on to it the signals TERM, INT and HUP that arrive meanwhile, and kill it at the second INT.
 #pragma once
 
 #include <sys/types.h>
@@ -23,9 +24,9 @@ namespace hadal {
 // The path of this process's program; "" if it is not known.
 std::string ThisProgram();
 
-// Runs `python3 -m PACKAGE ARGUMENTS` and returns its exit status; it has printed its own errors. `input`: the child's
-// standard input, if not empty.
-// Errors: NotFound if the interpreter cannot be started; Internal if a signal ended it.
+// Runs `python3 -m PACKAGE ARGUMENTS` and returns its exit status; the package prints its own errors. `input`: the text
+// of the child's standard input, if not empty.
+// Errors: NotFound if the interpreter cannot be started; Internal if a signal ended the child.
 absl::StatusOr<int> RunPythonPackage(const std::string& package, const std::vector<std::string>& arguments,
                                      const std::string& input = "");
 
@@ -33,7 +34,7 @@ absl::StatusOr<int> RunPythonPackage(const std::string& package, const std::vect
 // thread. Blocking: every call.
 class PythonService {
  public:
-  // Starts `python3 -m PACKAGE ARGUMENTS`. Errors: NotFound, as above.
+  // Starts `python3 -m PACKAGE ARGUMENTS`. Errors: NotFound if the interpreter cannot be started; Internal.
   static absl::StatusOr<PythonService> Start(const std::string& package, const std::vector<std::string>& arguments);
   PythonService(PythonService&& other) noexcept;
   PythonService& operator=(PythonService&& other) noexcept {
@@ -44,8 +45,8 @@ class PythonService {
   // Closes the child's input and waits for its end.
   ~PythonService();
 
-  // Sends a message and reads the answer; each is a uint64 with its size, then its bytes. Errors: Internal if the child
-  // has ended; it has printed why.
+  // Sends a message and returns the answer. Each travels as its size in bytes (uint64, this host's byte order), then
+  // its bytes. Errors: Internal if the child has ended, having printed why.
   absl::StatusOr<std::string> Ask(std::string_view message);
 
  private:
@@ -56,11 +57,11 @@ class PythonService {
 };
 
 // Runs `python3 -m hadal_torch ARGUMENTS`.
-// Errors: as above; with an empty message if the package has printed why: InvalidArgument (exit status 2), DataLoss
-// (3), else Internal.
+// Errors: those of RunPythonPackage. If the package fails it has printed why, and the message is empty: InvalidArgument
+// (exit status 2), DataLoss (3), else Internal.
 absl::Status RunHadalTorch(const std::vector<std::string>& arguments);
 
-// Runs a command of pyhadal for `hadal COMMAND`. Returns the exit code for hadal; prints an error of starting it.
+// Runs pyhadal's command for `hadal COMMAND` and returns the exit code for hadal. If it cannot run, prints the error.
 int RunPyhadal(const std::string& command, std::vector<std::string> arguments, const std::string& input = "");
 
 // Checks that Python and the packages of `hadal COMMAND` are there, before long work whose result they draw. Returns 0,

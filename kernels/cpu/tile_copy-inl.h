@@ -1,8 +1,8 @@
 // Copies between strided matrices and the dense, padded tiles that attention_tile-inl.h multiplies.
 //
-//   CopyTile            to[i, j] = from[i, j], columns padded with zeros to whole vectors
-//   TransposeTile       to[j, i] = scale · from[i, j], rows padded to whole vectors by repeating the last
-//   LoadFourColumns     four columns of as many rows as a vector has lanes, transposed in registers
+//   CopyTile            to[i, j] = from[i, j]; the columns of `to` are padded with zeros to whole vectors
+//   TransposeTile       to[j, i] = scale · from[i, j]; the last row of `from` is repeated to fill whole vectors
+//   LoadFourColumns     loads four columns of `lanes` rows (the lanes of a vector), transposed in registers
 //   StoreScaledRow      to[j] = scale · from[j]
 //
 // A Highway "-inl" header, compiled once per instruction set: see dropout-inl.h. Thread-safe; allocates nothing.
@@ -27,7 +27,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Returns `count` rounded up to whole vectors.
+// Returns `count` rounded up to a multiple of a vector's lanes.
 HWY_INLINE int64_t RoundUpToLanes(int64_t count) {
   const int64_t lanes = hn::Lanes(hn::ScalableTag<float>());
   return (count + lanes - 1) / lanes * lanes;
@@ -48,7 +48,7 @@ HWY_INLINE void CopyTile(const ConstMatrix& from, float* HWY_RESTRICT to) {
 }
 
 // Returns a vector of four-lane blocks: block b has columns [column, column + 4) of row first + 4·b. kClamp: rows
-// after the last repeat the last.
+// beyond the matrix read as its last row; without it they must exist.
 template <bool kClamp, class D>
 HWY_INLINE hn::Vec<D> LoadRowBlocks(D d, const ConstMatrix& from, int64_t first, int64_t column) {
   if constexpr (hn::MaxLanes(d) == 4) {
@@ -81,6 +81,7 @@ HWY_INLINE void LoadFourColumns(const ConstMatrix& from, int64_t row, int64_t co
   to[3] = hn::BitCast(d, hn::InterleaveUpper(wide, high01, high23));
 }
 
+// Sets row column + j of `to`, j = 0 … 3, at [row, row + lanes) to scale · column `column + j` of these rows of `from`.
 template <bool kClamp>
 HWY_INLINE void TransposeFourColumns(const ConstMatrix& from, int64_t row, int64_t column, float scale,
                                      float* HWY_RESTRICT to, int64_t to_stride) {

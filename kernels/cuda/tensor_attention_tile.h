@@ -2,6 +2,7 @@
 // rows with tiles. kWidth is the head's width: 32, 64 or 128. tensor_attention_copy.h copies tiles from and to device
 // memory.
 //
+// A block's tile has queries, and the other side is the keys; for the gradients of keys and values it is the reverse.
 // A block has two warps. A warp holds 16 rows of the block's tile and processes 32 rows of the other side at a time.
 // Its 16 x 32 pairs are four C fragments: v[2h + e] of lane 4g + t in fragment j is the pair (row g + 8h, other 8j + 2t
 // + e); h, e ∈ {0, 1}. Bit 4j + 2h + e of a lane's masks belongs to that pair.
@@ -48,7 +49,7 @@ struct FragmentLane {
 // registers (HeldRows).
 template <int kWidth>
 struct RowsInTile {
-  // Columns per iteration. With all eight at a width of 128 ptxas loads so far ahead that it spills.
+  // Fragments of columns per iteration. With all eight at a width of 128, ptxas loads so early that registers spill.
   static constexpr int kAtATime = 4;
   Shared<Vector16> tile;
 
@@ -61,7 +62,7 @@ struct RowsInTile {
 };
 template <int kWidth>
 struct HeldRows {
-  static constexpr int kAtATime = kWidth / 16;  // all, because registers cannot be indexed at run time
+  static constexpr int kAtATime = kWidth / 16;  // all: registers have no index at run time
   FragmentA k[kWidth / 16];
 
   HADAL_DEVICE explicit HeldRows(const RowsInTile<kWidth>& rows) {
@@ -75,7 +76,7 @@ struct PairFragments {
   FragmentC c[kPairFragments];
 };
 
-// Products of row r of the warp and row i of `other`. `Rows`: RowsInTile or HeldRows.
+// Returns the dot products of the warp's rows (`own`) with the 32 rows of `other`. `Rows`: RowsInTile or HeldRows.
 template <int kWidth, template <int> typename Rows>
 HADAL_DEVICE PairFragments DotFragments(const Rows<kWidth>& own, Shared<Vector16> other) {
   const int lane = ThreadIndex() % kWarp;
@@ -92,8 +93,8 @@ HADAL_DEVICE PairFragments DotFragments(const Rows<kWidth>& own, Shared<Vector16
   return products;
 }
 
-// Sets to −infinity the scores of pairs whose query is more than `reach` positions behind the key. `place`: of the
-// block's first row in its sentence; `other`: of the first row of the other side.
+// Sets to −infinity the scores of pairs whose query is more than `reach` positions behind the key. `place`: position of
+// the block's first row in its sentence; `other`: position of the first of the 32 rows of the other side.
 template <bool kRowsAreQueries>
 HADAL_DEVICE void HideFarKeys(int32_t reach, int place, int other, PairFragments& scores) {
   if (reach == kWholeSentence) return;
@@ -106,7 +107,7 @@ HADAL_DEVICE void HideFarKeys(int32_t reach, int place, int other, PairFragments
   }
 }
 
-// A sum of rows of the other side for each of the warp's rows.
+// For each of the warp's rows a weighted sum of rows of the other side.
 template <int kWidth>
 struct RowSums {
   FragmentC c[kWidth / 8];
@@ -121,8 +122,8 @@ HADAL_DEVICE FragmentA RoundedWeights(const PairFragments& weights, int k) {
       {RoundPair(low[0], low[1]), RoundPair(low[2], low[3]), RoundPair(high[0], high[1]), RoundPair(high[2], high[3])}};
 }
 
-// sums[r] += Σ_i weights[r, i] · row i of `other`; the weights are rounded to BFloat16. Columns [8 · first_unit, 8 ·
-// first_unit + kColumns) of `other`. REQUIRES: first_unit is a multiple of kColumns / 8.
+// sums[r] += Σ_i weights[r, i] · row i of `other`, in columns [8 · first_unit, 8 · first_unit + kColumns) of `other`.
+// The weights are rounded to BFloat16. REQUIRES: first_unit is a multiple of kColumns / 8.
 template <int kWidth, int kColumns>
 HADAL_DEVICE void AddWeightedFragments(const PairFragments& weights, Shared<Vector16> other, RowSums<kColumns>& sums,
                                        int first_unit = 0) {
@@ -146,7 +147,8 @@ HADAL_DEVICE void AddRoundedWeights(const PairFragments& weights, FragmentC& sum
   }
 }
 
-// Turns sums, gradients of the block's first `rows` rows, back; row 0 has `position`.
+// Turns `sums`, gradients of turned queries or keys, back (kernels/rotary.h). The block's tile has `rows` rows; its row
+// 0 is at `position` in the sentence.
 template <int kWidth>
 HADAL_DEVICE void TurnBack(const DeviceRotary& rotary, int position, int rows, RowSums<kWidth>& sums) {
   if (rotary.half == 0) return;
@@ -180,7 +182,7 @@ HADAL_DEVICE void PutSums(const RowSums<kWidth>& sums, const float (&factor)[2],
 
 // Returns the mask of the pairs that dropout keeps. The warp's rows are queries from `query` on, the others are keys
 // from key block `key_block` on. A lane draws for its two rows and one block of eight keys; then the four lanes of a
-// row exchange draws. The random position is loaded each time, because held it would cost registers.
+// row exchange draws. Each call loads the random position again: keeping it would cost registers.
 HADAL_DEVICE uint32_t KeptOfQueries(const DeviceDropout& dropout, int query, int heads, int head, int key_block) {
   const FragmentLane at;
   const RandomPosition position = Load(dropout.position);
@@ -197,8 +199,8 @@ HADAL_DEVICE uint32_t KeptOfQueries(const DeviceDropout& dropout, int query, int
   return kept;
 }
 
-// As KeptOfQueries, with the warp's rows as keys of blocks `key_block` and `key_block` + 1, and the others as queries
-// from `query` on. A lane draws for one query and the warp's sixteen keys; then the warp exchanges draws.
+// As KeptOfQueries, but the warp's rows are the keys of key blocks `key_block` and `key_block` + 1, and the others are
+// queries from `query` on. A lane draws for one query and the warp's sixteen keys; then the warp exchanges draws.
 HADAL_DEVICE uint32_t KeptOfKeys(const DeviceDropout& dropout, int query, int heads, int head, int key_block) {
   const FragmentLane at;
   const int lane = ThreadIndex() % kWarp;
@@ -215,8 +217,8 @@ HADAL_DEVICE uint32_t KeptOfKeys(const DeviceDropout& dropout, int query, int he
   return kept;
 }
 
-// In the backward kernels, a lane's sixteen (query, key) pairs: `probability` P; `d_weight` = d_output·V, the gradient
-// of P after dropout; and a bit mask of those that dropout keeps.
+// A lane's sixteen (query, key) pairs in the backward kernels: `probability` is P; `d_weight` = d_output·V, the
+// gradient of P after dropout; `kept` is the bit mask of the pairs that dropout keeps.
 inline constexpr uint32_t kAllKept = 0xFFFF;
 struct Pairs {
   PairFragments probability, d_weight;

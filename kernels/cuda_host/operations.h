@@ -1,8 +1,9 @@
-// The table of the CUDA kernels (kernels/device_kernels.h), for every device that can launch them.
+// The table of the CUDA kernels (kernels/device_kernels.h) for every implementation of LaunchDevice (launch_device.h).
 //
-// An operation takes the arguments of kernels/<op>.h, copies host values that the kernel reads to the device, and
-// launches. Sentence offsets are converted to tiles (attention) or positions (embedding); tokens are grouped
-// (embedding's gradient). Asynchronous, except SumsOfSquares, whose result is on the host.
+// An operation takes the arguments of kernels/<op>.h, copies to the device the host values that the kernel reads unless
+// the arguments have their device addresses, and launches the kernel. It converts sentence offsets to tiles (attention)
+// or positions (embedding), and groups tokens (embedding's gradient). Asynchronous, except SumsOfSquares, which waits
+// for the device because its result is on the host.
 #pragma once
 
 #include <cstddef>

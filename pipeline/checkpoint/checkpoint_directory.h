@@ -32,7 +32,7 @@ absl::StatusOr<std::vector<CheckpointEntry>> ListCheckpoints(const std::string& 
 enum class CheckpointPointer { kLatest, kBest };
 std::string CheckpointPointerPath(const std::string& run_directory, CheckpointPointer pointer);
 // Returns the step that RUN/checkpoints/{latest,best} refers to; that checkpoint may have been deleted. Errors:
-// NotFound if the link does not exist, DataLoss if its target is not a checkpoint name.
+// NotFound if the link does not exist, DataLoss if its target is not a checkpoint name; those of files.
 absl::StatusOr<int64_t> ReadCheckpointPointer(const std::string& run_directory, CheckpointPointer pointer);
 
 struct RejectedCheckpoint {
@@ -50,7 +50,7 @@ struct FindOptions {
 };
 // Returns the entry and manifest of an open checkpoint, without `rejected`.
 FoundCheckpoint Found(const CheckpointReader& reader);
-// Returns those of the checkpoint in `directory`.  Errors: those of CheckpointReader::Open.
+// Returns the entry and manifest of the checkpoint in `directory`.  Errors: those of CheckpointReader::Open.
 absl::StatusOr<FoundCheckpoint> FindNamed(const std::string& directory);
 // Opens the newest checkpoint with a valid manifest and correct file sizes; contents are verified when they are read
 // (CheckpointReader). Skips only damaged or incomplete checkpoints (IsDamage) and returns them in `rejected`, unless
@@ -62,10 +62,10 @@ absl::StatusOr<CheckpointReader> OpenLatest(const std::string& run_directory, co
 // As OpenLatest, but returns the checkpoint's entry and manifest and closes the files.
 absl::StatusOr<FoundCheckpoint> FindLatest(const std::string& run_directory, const FindOptions& options = {});
 
-// Returns the run directory for a path that a user gave: that of the run directory itself or of its checkpoints folder.
-// Returns "" if the path is a checkpoint's (has a manifest, or a checkpoint's name).  Errors: NotFound otherwise.
+// Returns the run directory if the path, which a user gave, is a run directory or a run's checkpoints folder. Returns
+// "" if it is a checkpoint's (it has a manifest, or a checkpoint's name).  Errors: NotFound in all other cases.
 absl::StatusOr<std::string> RunOf(const std::string& run_or_checkpoint);
-// Whether the checkpoint is in the run's own checkpoints folder, links followed.
+// Whether the checkpoint is in the run's own checkpoints folder, after symbolic links are resolved.
 bool IsOfRun(const std::string& checkpoint, const std::string& run_directory);
 // Opens the checkpoint that a user named, or the newest one of a run that the user named. Errors: those of RunOf,
 // OpenLatest and CheckpointReader.
@@ -100,7 +100,8 @@ struct RetentionPolicy {
 };
 // Removes the checkpoints that the policy does not keep, except those that `latest` and `best` refer to, and those of
 // the steps in `best`.
-// Errors: the first removal that failed; it still tries the others.
+// Errors: those of reading the folder and the pointers, and then nothing is removed; else the first removal that
+// failed, after all others were tried.
 absl::Status ApplyRetention(const std::string& run_directory, const RetentionPolicy& policy,
                             const std::vector<ScoredStep>& best = {});
 
@@ -110,8 +111,8 @@ struct Attachment {
   std::string contents;
 };
 
-// Writes the attachments and, last, the manifest (filling in its `attachments`); then opens the result with
-// CheckpointReader and fsyncs.
+// Writes the attachments and, last, the manifest, whose `attachments` it fills in. Then opens the result with
+// CheckpointReader, as a check, and fsyncs the directory.
 // Errors: Internal if the files do not form a checkpoint (missing, wrong size, slices missing); file errors.
 absl::Status CompleteCheckpointDirectory(const std::string& directory, CheckpointManifest manifest,
                                          const std::vector<Attachment>& attachments);
@@ -160,8 +161,8 @@ class CheckpointCommitter {
   // Rank 0, once before training: makes this attempt the owner of the run directory until the object is destroyed.
   // `predecessor`: see RunOwnership::Options. Errors: those of RunOwnership::Claim.
   absl::Status Claim(const std::optional<std::string>& predecessor = std::nullopt);
-  // Any rank: checks that this attempt is still the owner.  Errors: those of RunOwnership::Check; on other ranks than 0
-  // those of CheckOwner.
+  // Any rank: checks that this attempt is still the owner.  Errors: on rank 0, after Claim, those of
+  // RunOwnership::Check; on other ranks those of CheckOwner.
   absl::Status CheckClaim() const;
 
   // Returns the options of the writer of `rank`'s file of `step`.  REQUIRES: the object outlives the writer.

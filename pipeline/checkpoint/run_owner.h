@@ -7,15 +7,15 @@
 //   3f0c…-9d1e pid:[4026531836]                 place: the host's boot id and the process namespace, within which a
 //                                               pid denotes one process
 //   4711 8812345                                pid of rank 0, and its start in clock ticks since boot
-//   2026-11-25T09:42:21Z                        since when
-//   0000000017                                  heartbeats, one in 5 seconds; "ended" when the attempt has ended
+//   2026-11-25T09:42:21Z                        time of the claim
+//   0000000017                                  heartbeats so far, one every 5 seconds; at the attempt's end "ended"
 // An attempt claims the directory by replacing the file, so the last claim counts.
 //
-//   the last owner                              another attempt
+//   state of the last owner                     what another attempt does
 //   none, or it has ended                       starts
 //   its process is gone from this place         starts
-//   its process is in this place, even stopped  is refused at once
-//   another place, the heartbeats go on         is refused after the next heartbeat
+//   its process is in this place, even stopped  ends with an error at once
+//   another place, the heartbeats go on         ends with an error after the next heartbeat
 //   another place, no heartbeat for 20 seconds  starts: the owner is dead, stopped or cut off
 // --take-over starts in every case. Heartbeats are compared with one another, never with a clock of another host.
 //
@@ -64,11 +64,11 @@ struct RunOwner {
 // Returns the last owner; nullopt if nobody has claimed the directory. Errors: those of files, except NotFound.
 absl::StatusOr<std::optional<RunOwner>> ReadOwner(const std::string& run_directory);
 
-// How long to wait for a heartbeat of an owner in another place.
+// The usual `silence` of FindPredecessor.
 inline constexpr absl::Duration kOwnerSilence = absl::Seconds(20);
 // Rank 0, at the start of an attempt: checks that no other attempt is running. Returns the name of the last owner's
-// attempt; "": there is none. `silence`: how long to wait for a heartbeat of an owner in another place. Calls `tell`
-// with a message before such a wait. Errors: Aborted, naming the owner and the remedies; those of ReadOwner.
+// attempt, or "" if nobody has claimed the directory. `silence`: how long to wait for a heartbeat of an owner in
+// another place; before the wait calls `tell` with a message. Errors: Aborted, naming owner and remedies; ReadOwner's.
 absl::StatusOr<std::string> FindPredecessor(const std::string& run_directory, absl::Duration silence,
                                             const std::function<void(const std::string&)>& tell);
 
@@ -94,7 +94,7 @@ class RunOwnership {
   };
   // Creates RUN/checkpoints, writes the record, and starts the heartbeats.  Errors: Aborted; those of files.
   static absl::StatusOr<std::unique_ptr<RunOwnership>> Claim(const Options& options);
-  // Marks the record as ended, unless it is another attempt's by now.
+  // Ends the heartbeats and marks this attempt's record as ended. A later claim's record is another file and stays.
   ~RunOwnership();
 
   // As CheckOwner; Aborted also if the run directory, or the record, was removed.
@@ -103,7 +103,7 @@ class RunOwnership {
  private:
   RunOwnership(const Options& options, FileDescriptor record, off_t heartbeats_at);
   void Beat();
-  // Writes to this attempt's own record; after another claim it is no longer the directory's.
+  // Writes `heartbeats` to this attempt's own record. After another claim that file is no longer in the directory.
   void Write(std::string_view heartbeats);
 
   const Options options_;

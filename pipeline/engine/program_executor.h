@@ -7,8 +7,8 @@
 // sublayers become complete.
 // Transfers make progress between sublayers. Every wait has a deadline; its error names peer, direction and
 // micro-batch.
-// With a device the host runs ahead of it (program_clock.h): the host waits for messages, and otherwise only for work
-// behind which more work is already enqueued. Once, before the tail, it waits until the device is idle, and reads
+// On a device the host runs ahead (program_clock.h): it waits for messages, and otherwise only for device work behind
+// which more work is already enqueued. Once, before the tail, the host waits until the device is idle, and reads
 // losses, headers of messages and times; the tail has waits of its own. So the number of waits for an idle device
 // depends neither on micro-batches nor on chunks, except that with messages in host memory each message waits for the
 // kernel that computes it.
@@ -67,7 +67,7 @@ struct ExecutorSetup {
 
 // The inputs of one program.
 struct ProgramInputs {
-  std::span<const PackedBatch> batches;   // [M] of the program; on a device padded to the sizes of graphs
+  std::span<const PackedBatch> batches;   // [M] of the program; on a device padded to the sizes of its graphs
   StepScalars scalars;                    // of this step (layers/chunk_part.h)
   DepthObserver* observer = nullptr;      // sees the tensors and changes no bit of them; may be null
   std::vector<float>* row_nll = nullptr;  // if not null: on the head's rank the nll of every target row is appended
@@ -79,12 +79,12 @@ class ProgramExecutor {
   explicit ProgramExecutor(const ExecutorSetup& setup);
   // Must be called once, before the first program. Errors: ResourceExhausted.
   absl::Status Prepare();
-  // Not copied: parts of it are called back.
+  // Not copyable: its callbacks hold its address.
   ProgramExecutor(const ProgramExecutor&) = delete;
   ProgramExecutor& operator=(const ProgramExecutor&) = delete;
 
   // Runs `program` to its end. Adds its times to result.times; its tail, if any, fills the other fields.
-  // REQUIRES: as many batches as the program has micro-batches.
+  // REQUIRES: inputs.batches has one batch for each of the program's micro-batches.
   absl::Status Run(const RankProgram& program, const ProgramInputs& inputs, StepResult& result);
 
   // The loss of each micro-batch of the last program, on the head's rank; elsewhere empty.
@@ -105,7 +105,7 @@ class ProgramExecutor {
   absl::Status Drain();
   // Must be called before a copy that waits for the device: waits for it while transfers make progress.
   void WaitForDevice();
-  // Waits for the loss of the last forward of the head, if it has not been taken, and takes it.
+  // If the host has not read the loss of the head's last forward: waits for it and appends it to losses_.
   void TakeLoss();
   // Lets transfers and sums make progress until `done`, or until the device is idle: then the caller may block on
   // `done` alone. Errors: those of `done` and of transfers; DeadlineExceeded if the device hangs.
@@ -116,8 +116,9 @@ class ProgramExecutor {
   }
   absl::Status Receive(ReceiveChannel& channel, const PackedBatch& batch);
   absl::Status Forward(int chunk, const PackedBatch& batch);
+  // `whole`: both halves, else only the input half.
   absl::Status Backward(int chunk, const PackedBatch& batch, bool whole);
-  // Weight halves of the same chunk in a row run together, with the last one.
+  // Consecutive weight halves of a chunk run together, when the last of them is called (`is_last_in_row`).
   absl::Status BackwardWeight(int chunk, const PackedBatch& batch, bool is_last_in_row);
   absl::Status Send(SendChannel& channel, const PackedBatch& batch, const EdgeViews& edges);
   absl::Status SendForward(int chunk, const PackedBatch& batch);
@@ -127,14 +128,14 @@ class ProgramExecutor {
   // Called when the step's gradients of all sublayers ≥ `first` are complete on this rank: starts their sum over
   // replicas.
   void Complete(int32_t first);
-  // Called when a micro-batch's gradients of a chunk are complete. Ends its group, and with the last one the step's.
+  // Called when a chunk's gradients of the batch are added: informs GroupSums or, after the last batch, calls Complete.
   void EndBackward(int chunk, const PackedBatch& batch);
   int IndexOf(const PackedBatch& batch) const { return static_cast<int>(&batch - inputs_.batches.data()); }
-  // `is_last`: of the last micro-batch's backward.
+  // Returns the hooks of a backward. `is_last`: whether it is that of the step's last micro-batch.
   BackwardHooks HooksOf(bool is_last) const;
-  // The place for the nll of the batch's rows; empty if not wanted.
+  // Appends room for the nll of the batch's rows to inputs_.row_nll and returns it; empty if that is null.
   Vector RowNll(const PackedBatch& batch);
-  // The rank that holds the chunk `chunks` places after `chunk` of this rank in the depth (before it: −1).
+  // Returns the rank that holds the global chunk `chunks` after this rank's chunk `chunk` (−1: the one before it).
   int RankBehind(int chunk, int chunks) const;
 
   const ExecutorSetup setup_;
@@ -155,7 +156,7 @@ class ProgramExecutor {
   std::vector<std::vector<int64_t>> loaded_;    // [chunks, slots] the mark after the last Load
   absl::Status progress_status_;                // the first error of Progress
   int32_t inputs_done_ = 0, weights_done_ = 0;  // halves of backwards so far
-  std::vector<PendingHalf> row_;                // weight halves in a row that are to run
+  std::vector<PendingHalf> row_;                // weight halves that wait for the last in their row
 };
 
 }  // namespace hadal

@@ -1,12 +1,12 @@
 // TiedTables keeps a matrix that several stages use (tied embeddings) consistent: it sums the gradients of all uses
-// once per step and copies the updated weights to them.
+// once per step and copies the updated weights to the ranks of all uses.
 //
-// Every use has its own gradient buffer, even if several are on one stage. The stage of the first use owns the
-// parameter's state and adds
-//   g = g(use 1) + g(use 2) + g(use 3)        uses in ascending sublayer order, fp32
-// for each group of the replica's micro-batches, and then the groups (pipeline/layout/sum_tree.h), so the bits depend
-// neither on how stages divide the model nor on the number of replicas. After the update the owner sends the new
-// weights to the other ranks that use the table, in the type that their kernels read (rounded if products read bf16).
+// Every use has its own gradient buffer, even if several uses are on one stage. The stage of the first use owns the
+// parameter's state. For each group of the replica's micro-batches it adds
+//   g = g(use 1) + g(use 2) + …        uses in ascending sublayer order, fp32
+// and then it adds the groups (pipeline/layout/sum_tree.h), so the bits depend neither on how stages divide the model
+// nor on the number of replicas. After the update the owner sends the new weights to the other ranks that use the
+// table, in the type that their kernels read (rounded if products read bf16).
 // Gradients and weights are sent in pieces of at most 4 MiB; while a rank waits for a piece, the next is already
 // posted. If the tables are on a device and the communicator transfers host memory, pieces are copied through bounded
 // host buffers.
@@ -35,7 +35,7 @@ class TiedTables {
              ArenaLayout& layout);
   void Bind(const Arena& arena, Communicator& communicator);
 
-  // Adds the gradients of each table's other uses to that of its first use, on the owner, and then the groups.
+  // On each table's owner: for each group adds the other uses' gradients to the first use's; then adds the groups.
   absl::Status ReduceGradients(const Stream& stream, const GroupSums& groups, absl::Duration timeout);
   // Sends the owner's weights to every rank that uses the table.
   absl::Status DistributeWeights(const Stream& stream, const ParameterStore& parameters, absl::Duration timeout);
@@ -49,13 +49,13 @@ class TiedTables {
     int32_t parameter = 0;
     std::vector<Use> uses;  // ascending; uses[0] is the owner's
   };
-  // Values of a table that pass between this rank and another.
+  // A table's gradient or weights that this rank sends to `peer` or receives from it.
   struct Passage {
     AnyMatrix values;
     int peer = 0, tag = 0;
   };
   absl::Status SendPieces(const Stream& stream, const Passage& passage, absl::Duration timeout);
-  // `adds`: whether the pieces are added to the values, which are then floats, or replace them.
+  // `adds`: whether the received pieces are added to passage.values (fp32) or replace them.
   absl::Status ReceivePieces(const Stream& stream, const Passage& passage, bool adds, absl::Duration timeout);
 
   int rank_;

@@ -18,10 +18,10 @@
 
 namespace hadal {
 
-// The arithmetic of a run. kAuto: bf16 on a GPU, else fp32; kTf32 and kBf16 need a GPU.
+// The arithmetic of a run's matrix products. kAuto: bf16 on a GPU, else fp32; kTf32 and kBf16 need a GPU.
 enum class TrainingPrecision { kAuto, kFp32, kTf32, kBf16 };
 
-// How a device stores the operands and results of matrix products.
+// Returns how a GPU stores the operands and results of matrix products.
 constexpr Storage DeviceStorage(TrainingPrecision precision) {
   const bool bf16 = precision == TrainingPrecision::kAuto || precision == TrainingPrecision::kBf16;
   return bf16 ? Storage::kBFloat16 : Storage::kFloat32;
@@ -29,9 +29,9 @@ constexpr Storage DeviceStorage(TrainingPrecision precision) {
 
 struct BatchOptions {
   int32_t micro_batches = 4;     // M, micro-batches a step (gradient accumulation)
-  int32_t sum_groups = 0;        // G, groups of micro-batches whose sums are added in a tree; 0: the replicas
-  int32_t source_tokens = 1024;  // capacity of one micro-batch, with </s>; not read without an encoder
-  int32_t target_tokens = 1024;  // likewise
+  int32_t sum_groups = 0;        // G, groups of micro-batches whose sums are added in a tree; 0: one per replica
+  int32_t source_tokens = 1024;  // capacity of one micro-batch, with </s>; read only if the model translates
+  int32_t target_tokens = 1024;  // the same for the target; an encoder or a decoder alone reads only this
 };
 
 // Whether work on a device is launched as graphs (graph_cache.h). kAuto: yes.
@@ -51,7 +51,7 @@ struct PipelineOptions {
   bool shard_optimizer_state = true;  // each slice's moments on one replica only (ZeRO-1)
   int32_t chunks = 1;                 // v, chunks a rank (interleaved schedule)
   ScheduleKind schedule = ScheduleKind::k1F1B;
-  // First sublayer of each chunk but the first, in order of depth; empty: balanced by cost.
+  // The first sublayer of each global chunk except the first, in order of depth; empty: balanced by cost.
   std::vector<int32_t> split;
   int32_t outstanding_sends = 2;  // k, messages that a channel may have in flight
   int32_t recompute_every = 0;    // sublayers per recomputed segment (stage/chunk.h); 0: no recomputation
@@ -75,19 +75,19 @@ struct PipelineOptions {
 
 enum class OptimizerKind : int32_t { kAdam, kMuon };
 
-// By what a matrix [rows, columns] multiplies Muon's rate.
+// The factor by which Muon's rate is multiplied for a matrix [rows, columns].
 enum class MuonScale : int32_t {
-  kMatchRms,  // 0.2·sqrt(max(rows, columns)): the size of AdamW's updates (Liu et al. 2025, arXiv 2502.16982)
+  kMatchRms,  // 0.2·sqrt(max(rows, columns) / width_multiplier()): AdamW's size (Liu et al. 2025, arXiv 2502.16982)
   kOriginal,  // sqrt(max(1, rows / columns)) (Jordan et al. 2024)
 };
 
-// Of the parameters for which ModelPlan::uses_muon.
+// The options of Muon, which updates the parameters for which ModelPlan::uses_muon is true; Adam updates the others.
 struct MuonOptions {
   double momentum = 0.95;
   bool nesterov = true;
   NewtonSchulz iteration;
   MuonScale scale = MuonScale::kMatchRms;
-  double rate_factor = 1;  // their rate is that of the others times this, and then the scale
+  double rate_factor = 1;  // Muon's rate is the run's rate · rate_factor · the factor of `scale`
   bool operator==(const MuonOptions&) const = default;
 };
 
@@ -101,7 +101,7 @@ struct OptimizerOptions {
   bool decays_vectors = true;  // whether norms, biases and learned gains decay, too
   MuonOptions muon;            // with OptimizerKind::kMuon
 
-  // ModelPlan::muon_steps.
+  // Returns the value for ModelPlan::muon_steps: Newton-Schulz steps per update; 0: without Muon.
   int32_t muon_steps() const { return kind == OptimizerKind::kMuon ? muon.iteration.steps : 0; }
 };
 
@@ -124,7 +124,7 @@ enum class DecayShape : int32_t { kLinear, kOneMinusSqrt, kCosine };
 struct RateOptions {
   RateSchedule schedule = RateSchedule::kInverseSqrt;
   double peak = 5e-4;
-  // May be 0. A fraction in the config was converted to updates (tools/config/run_options.h).
+  // May be 0. If the config gives a fraction of the run, tools/config/run_options.h has converted it to updates.
   double warmup_updates = 4000;
   double warmup_initial_rate = 1e-7;
   double end_rate = 0;       // of schedules that end with the run
@@ -140,7 +140,7 @@ struct StopOptions {
   int32_t patience = 0;  // validations without a better score (ValidationOptions::metric); 0: off
 };
 
-// What a run's best checkpoints and its patience go by.
+// The score that decides which checkpoints are a run's best, and which validations are better (StopOptions::patience).
 enum class ValidationMetric : int32_t { kNll, kBleu, kChrf };
 
 struct ValidationOptions {
@@ -157,7 +157,7 @@ struct CheckpointOptions {
   double every_minutes = 30;  // longest time between the beginnings of two saves; 0: not by time
   int32_t keep_last = 3;      // 0: all
   int64_t keep_every = 0;     // also keeps steps that are multiples of this; 0: none
-  int32_t keep_best = 1;      // also keeps so many of the best by validation (ValidationOptions::metric)
+  int32_t keep_best = 1;      // also keeps this many of the best by validation (ValidationOptions::metric)
   bool save_at_end = true;
 };
 
@@ -189,7 +189,7 @@ struct TrainOptions {
   std::string validation_data;
   ModelOptions model;
   TrainingPrecision precision = TrainingPrecision::kAuto;
-  int weight_gradient_batch = 1;  // CublasMatmulOptions
+  int weight_gradient_batch = 1;  // kernels/cuda_host/cublas_matmul.h
   BatchOptions batch;
   PipelineOptions pipeline;
   OptimizerOptions optimizer;
@@ -201,11 +201,12 @@ struct TrainOptions {
   HealthOptions health;
   DepthOptions depth;
   int32_t log_every_steps = 1;  // steps between records of the stages' times (one small exchange)
-  // By which corpora are sampled (runtime/data/sampling_order.h): of each epoch, and the last of all later; empty: 1.
+  // The temperature T for sampling corpora (runtime/data/sampling_order.h) in epoch 0, 1, …; the last one also holds
+  // for all later epochs. Empty: 1.
   std::vector<double> sampling_temperature;
   SpecAugment spec_augment;             // for speech, in training
   std::optional<TokenMasking> masking;  // for an encoder alone
-  double max_left_out = 0.9;  // the largest share of training samples that are too long with which a run starts
+  double max_left_out = 0.9;            // a run does not start if a larger share of training samples is too long
 };
 
 }  // namespace hadal

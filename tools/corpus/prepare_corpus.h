@@ -1,4 +1,5 @@
-// The two passes of `hadal prepare` over the text of one split: check every line, then encode the usable ones.
+// The two passes of `hadal prepare` over the text of one split: check every line, then encode the usable ones. Also the
+// command's vocabularies and its output folder.
 // Thread safety: one thread.
 #pragma once
 
@@ -32,30 +33,30 @@ struct Split {
   std::vector<TextPair> pairs;
   bool training = false;  // filters apply
 
-  // The file that stands for the split in messages.
+  // The file by which messages name the split.
   const std::string& first_file() const { return pairs[0].source.empty() ? pairs[0].target : pairs[0].source; }
 };
 
-// Checks that the files can be opened and are files: the text is read several times. Errors: those of OpenFile.
+// Checks that all paths are regular files that can be opened: the text is read several times. Errors: OpenFile's.
 absl::Status CheckReadable(const Split& split);
 
 // The results of the first pass.
 struct SplitSurvey {
   int64_t lines = 0;
-  std::vector<TextFindings> texts;  // [pairs]; `kept` only regards defects that are visible without tokens
-  std::vector<bool> dropped;        // [≤ lines] skipped by the filters that need no tokens; lines beyond: not skipped
+  std::vector<TextFindings> texts;  // [pairs]; counts only defects that are visible without tokens
+  std::vector<bool> dropped;        // [≤ lines] skipped by filters that need no tokens; false beyond its end
   int64_t byte_order_marks = 0;
   int64_t carriage_returns = 0;
   int64_t more_columns = 0;           // lines
   std::vector<std::string> oddities;  // ParallelReader::Oddity
 
-  std::vector<int64_t> usable() const;  // [pairs] kept
+  std::vector<int64_t> usable() const;  // [pairs] lines that are kept
 };
 
-// Reads all text of the split once. `held_out`: the HashOfPair of all validation and test text; a call for such a split
-// adds to it, so call this for the training split last.
-// Errors: bad lines that `options` treat as errors, with file and line; unequal line counts; a text of several without
-// usable lines; those of CheckSkipped.
+// Reads all text of the split once. `held_out`: HashOfPair of every pair of the validation and test text. A call for
+// these splits adds to it, so call this for the training split last.
+// Errors: bad lines that `options` treat as errors, with file and line; unequal line counts; one of several texts has
+// no usable lines; those of CheckSkipped.
 absl::StatusOr<SplitSurvey> SurveySplit(const Split& split, const PrepareOptions& options, TextHashes& held_out);
 
 // Usable pairs of lines of a split, as two lists.
@@ -85,7 +86,7 @@ struct SavedVocabulary {
 struct SpecialTokens {
   TextForm form;
   int32_t mask = -1;              // −1: none
-  std::vector<int32_t> all = {};  // with a mask: the ids that are never masked, ascending
+  std::vector<int32_t> all = {};  // with a mask: all ids that are never replaced by it, ascending
 };
 
 // Encodes the split into DIR/NAME.json and its shards. A sample's corpus_id is an index into split.pairs. `source` is
@@ -95,13 +96,13 @@ absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions
                                         const SavedVocabulary& source, const SavedVocabulary& target, TextCodec& codec,
                                         const SpecialTokens& special);
 
-// Sets the mask and, of a tokenizer.json, the tokens that start and end a text. Errors: InvalidArgument if it has no
-// token that ends documents or is the mask, or its post-processor adds more than one token before and that one behind a
-// text; those of `codec`.
+// Sets special.mask and special.all and, for a tokenizer.json, the tokens that start and end a text. Errors:
+// InvalidArgument if the tokenizer.json has no token that ends documents or no mask (if one is wanted), or if its
+// post-processor adds to a text more than one token besides the one that ends it; those of `codec`.
 absl::Status SetSpecialTokens(const PrepareOptions& options, const Vocabulary& vocabulary, TextCodec& codec,
                               SpecialTokens& special);
 
-// A pair of lines as tokens.
+// A pair of lines, or a line of plain text, as tokens.
 struct EncodedLine {
   int64_t number = 0;  // line number, from 1
   Sample sample;
@@ -111,15 +112,15 @@ struct EncodedLine {
 // the time of `hadal prepare`.
 //
 // Lines are returned in the order they were added; the result does not depend on the number of threads.
-// Thread safety: one thread; it takes part in the work. Memory: kMostLines lines or kMostBytes bytes of text, and their
-// ids.
+// Thread safety: one thread makes the calls; it takes part in the work. Memory: the text until full() (kMostLines lines
+// or kMostBytes bytes and the line that passes them), and its ids.
 class LineEncoder {
  public:
   static constexpr size_t kMostLines = 8192;
   static constexpr size_t kMostBytes = size_t{4} << 20;
 
   // `source`: null for plain text. All must outlive the encoder. `threads`: 0 for one per CPU. `texts`: Split::pairs,
-  // for errors. `alone`: as TextCodec's; pieces of SentencePiece that continue a word get kContinuesWord, too.
+  // for errors. `alone`: as in TextCodec; then also SentencePiece's pieces that continue a word get kContinuesWord.
   LineEncoder(const Vocabulary* source, const Vocabulary& target, TextCodec& codec, int threads,
               std::span<const TextPair> texts = {}, bool alone = false);
 
@@ -136,7 +137,7 @@ class LineEncoder {
     std::string source, target;
     bool has_ids = false;
   };
-  // A tokenizer.json's, and ids.
+  // Encodes with codec_: for a tokenizer.json, and texts that are ids already.
   absl::Status EncodeElsewhere();
 
   const Vocabulary* source_;
@@ -160,15 +161,16 @@ inline constexpr char kCleaningReport[] = "cleaning.json";
 // Everything is written into FOLDER/.hadal.prepare, so that after an error or a signal the folder is as it was. Commit
 // then removes the old manifests, moves the files into place, the new manifests last, and removes shards that only the
 // old manifests named: an interruption never leaves a mixture of two corpora. A process that is killed leaves its
-// .hadal.prepare, by which the next one knows that shards without a manifest may exist.
+// .hadal.prepare, from which the next process knows that shards without a manifest may exist.
 class PrepareOutput {
  public:
-  // Checks what is in the folder. `given`: vocabularies that its files may have already, null if they are trained.
-  // Errors: AlreadyExists for a file that preparing would replace, unless it is a corpus's and `overwrite`;
-  // CheckPlace's. Writes nothing.
+  // Checks what is in the folder. `given`: the existing vocabularies, null if they are to be trained; a vocabulary file
+  // in the folder with the same contents is no error. Errors: AlreadyExists for any other file that preparing would
+  // replace, unless it is a corpus's and `overwrite` is set, or a killed process left .hadal.prepare and there are no
+  // manifests; those of CheckPlace. Writes nothing.
   static absl::Status CheckFree(const std::string& folder, bool overwrite, const CorpusVocabularies* given);
-  // Returns InvalidArgument if a file that preparing may replace or delete in `folder` is one of `inputs` under any
-  // name. `extension`: of the vocabularies.
+  // Returns InvalidArgument if a file that preparing may replace or delete in `folder` is one of `inputs`, also
+  // through a link. `extension`: of the vocabularies.
   static absl::Status CheckInputs(const std::string& folder, std::string_view extension,
                                   const std::vector<std::string>& inputs);
 
@@ -178,9 +180,9 @@ class PrepareOutput {
   PrepareOutput(PrepareOutput&&) = default;
   ~PrepareOutput();
 
-  // Where to write until Commit.
+  // The folder in which to write until Commit.
   std::string staging() const { return StagingOf(folder_); }
-  // Puts what was written in place of the earlier corpora. REQUIRES: `manifests` are written, and no others.
+  // Replaces the earlier corpora by the files in staging(). REQUIRES: `manifests` are those in staging().
   absl::Status Commit(const std::vector<CorpusManifest>& manifests);
 
  private:

@@ -1,8 +1,8 @@
 // Appends to a file that others read while it grows: a piece (a line, a record) is written whole or not at all.
 // Why: on a full disk write(2) may write only the beginning of a piece. A piece appended later, when there is space
 // again, would follow it directly: two lines merged into one, or a record that no reader can skip.
-// Why WholeAppender holds pieces: a run continues while its disk is full, and the numbers of those steps exist only
-// here.
+// Why WholeAppender holds pieces: a run continues while its disk is full, and the metrics of those steps exist nowhere
+// else.
 #pragma once
 
 #include <cstdint>
@@ -21,22 +21,23 @@ namespace hadal {
 // or a pipe.
 absl::StatusOr<FileDescriptor> OpenForAppending(const std::string& path);
 
-// Appends `piece`. After an error the file has its old length, unless another process has appended to it. `file`:
-// opened for appending.  Blocking.  Errors: those of writing.  Threads: one at a time.
+// Appends `piece`. After an error the file has its old length, unless another process has appended to it or it cannot
+// be truncated (the message then says so). `file`: opened for appending; `path`: its name for messages.  Blocking.
+// Errors: those of writing.  Threads: one at a time.
 absl::Status AppendWhole(const FileDescriptor& file, std::string_view piece, const std::string& path);
 
 // Appends pieces in order. A piece that cannot be written is held in memory and written before the next one.
 // Blocking, as AppendWhole.  Threads: one at a time.
 class WholeAppender {
  public:
-  static constexpr size_t kMostHeldBytes = size_t{16} << 20;  // beyond this a piece is lost
+  static constexpr size_t kMostHeldBytes = size_t{16} << 20;  // a piece that does not fit any more is lost
 
   // `file`: opened for appending.
   WholeAppender(FileDescriptor file, std::string path) : file_(std::move(file)), path_(std::move(path)) {}
 
-  // Errors: those of writing; then `piece` is held or lost.
+  // Writes the held pieces, then `piece`. Errors: those of writing any of them; `piece` is then held or lost.
   absl::Status Append(std::string piece);
-  // Writes what is held. Errors: those of writing, with the number of pieces that are not in the file.
+  // Writes the held pieces. Errors: those of writing, with the number of pieces held or lost.
   absl::Status WriteHeld();
   // Returns how many pieces have been lost since the last call.
   int64_t TakeLost() { return std::exchange(lost_, 0); }
@@ -62,11 +63,11 @@ class ReverseLines {
   // Errors: those of OpenFile (files.h).
   static absl::StatusOr<ReverseLines> Open(const std::string& path);
 
-  // Reads the line before the previous one, without its "\n"; returns false if there is none. Blocking.
-  // Errors: those of reading.
+  // Reads the line before the one that the last call read (first call: the last line), without its "\n"; returns false
+  // if there is none. Blocking. Errors: those of reading; a line longer than kMostLineBytes (runtime/text.h).
   absl::StatusOr<bool> Next(std::string& line);
 
-  // The offset of the last line read, and whether it ends in "\n". Before the first Next: the file's size, and true.
+  // The offset of the line that Next read last, and whether it ends in "\n". Before Next: the file's size, and true.
   int64_t begin() const { return begin_; }
   bool complete() const { return complete_; }
   int64_t bytes_read() const { return bytes_read_; }

@@ -28,14 +28,14 @@ namespace hadal {
 
 class TrainingSinks {
  public:
-  // `identity`: need not have the stage, the replica and the attempt; Open sets them.
+  // Open sets the stage, the replica and the attempt of `identity`, and the numbers of stages and replicas.
   TrainingSinks(RankIdentity identity, std::string run_directory)
       : identity_(std::move(identity)), run_directory_(std::move(run_directory)) {}
 
   MetricsSink& sink() { return fan_out_; }
-  // Opens the files; rank 0 writes config.resolved.textproto. Call before training starts, after the attempt `attempt`
-  // (start of the job) has claimed the run directory.  Errors: Aborted if another attempt owns the directory by now;
-  // those of files.
+  // Opens the files; rank 0 writes config.resolved.textproto. Call before training starts, after `attempt` (the name of
+  // this start of the job) has claimed the run directory.  Errors: Aborted if another attempt owns the directory by
+  // now; those of files.
   absl::Status Open(const GridShape& grid, const std::string& config_text, int64_t first_step,
                     const std::string& attempt);
   // Prints a message for the user to stderr at once, and logs it; a message before Open is logged by Open. Threads: one
@@ -47,7 +47,7 @@ class TrainingSinks {
   // trace. This object must outlive the result.  Errors: InvalidArgument if `steps` is malformed or goes beyond
   // stop.steps.
   absl::StatusOr<TraceRequest> MakeTraceRequest(const std::string& steps, const StopOptions& stop);
-  // Writes the end of the run with `reason` and flushes all files.  Errors: the first write error.
+  // Reports the end of the run, for `reason`, to all sinks and flushes all files.  Errors: the first write error.
   absl::Status Finish(std::string_view reason);
   // Logs the process's exit code and last message, and reports the exit code to a supervisor; must be the last call. If
   // Open was not called, first opens the log and writes the earlier messages, except in two cases: a usage error
@@ -72,9 +72,9 @@ struct TrainArguments {
   std::string run_directory = "run";
   std::string resume = "auto";        // or "never", or a checkpoint
   std::string init_from;              // a checkpoint or a run directory; empty: none
-  bool deepen = false;                // init_from's model has fewer layers
+  bool deepen = false;                // whether init_from's model has fewer layers
   std::string deepen_rule = "split";  // or "zero"
-  NewRows new_rows = NewRows::kDraw;  // of tokens that init_from's vocabulary lacks
+  NewRows new_rows = NewRows::kDraw;  // how rows of tokens that init_from's vocabulary lacks begin
   bool accept_changes = false;        // resume although settings have changed
   std::vector<std::string> reset;     // "best", "data"
 
@@ -95,7 +95,7 @@ struct PreparedRun {
   std::string config_text;  // all fields, defaults included
   RunOptions options;
   std::optional<Corpus> train, validation;         // `train` is always set once prepared
-  std::optional<CorpusVocabularies> vocabularies;  // of both; always set once prepared
+  std::optional<CorpusVocabularies> vocabularies;  // of both corpora; always set once prepared
   std::vector<Attachment> attachments;             // the vocabularies as files, stored with every checkpoint
   TimeLimit time_limit;
 };
