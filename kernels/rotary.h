@@ -1,9 +1,9 @@
-// Rotary positions (Su et al. 2021, arXiv 2104.09864), half-split as in Llama: a head's columns turn in pairs (c, c +
-// h) by an angle that grows with the position p in the sentence, counted from 0. With 0 ≤ c < h and w_c =
-// theta^(−c/h):
+// Rotary positions (Su et al. 2021, arXiv 2104.09864), half-split as in Llama: the first 2h columns of a head turn in
+// pairs (c, c + h), 0 ≤ c < h, by the angle p·w_c, where p is the position in the sentence, counted from 0, and
+// w_c = theta^(−c/h):
 //   y_c = x_c·cos(p·w_c) − x_{c+h}·sin(p·w_c)    y_{c+h} = x_{c+h}·cos(p·w_c) + x_c·sin(p·w_c)
-// Columns from 2h on stay. The gradient turns back: the same with −sin. Attention's kernels turn queries and keys
-// where they read them, and gradients where they write them (attention.h), so that no turned copy is in memory.
+// Columns from 2h on do not change. The gradient turns back: the same with −sin. Attention's kernels turn queries and
+// keys where they read them, and gradients where they write them (attention.h), so that no turned copy is in memory.
 // The angles are a table, filled once in double precision and rounded: no kernel computes a sine.
 #pragma once
 
@@ -24,13 +24,14 @@ struct Rotary {
   int64_t half() const { return table.columns / 2; }  // h
 };
 
-// Llama 3.1's change of the frequencies w_c of a model trained on `positions`, for longer sentences: a pair of columns
-// that turns t = positions·w_c / 2π times within them has w_c / factor if t ≤ 1, w_c if t ≥ 4, and between the two
-// s·w_c + (1 − s)·w_c / factor with s = (t − 1) / 3.
+// Llama 3.1's change of the frequencies w_c for sentences longer than the `positions` that the model was trained on.
+// A pair of columns makes t = positions·w_c / 2π full turns within these positions. Its frequency becomes w_c /
+// factor if t ≤ 1, w_c if t ≥ 4, and s·w_c + (1 − s)·w_c / factor with s = (t − 1) / 3 in between.
 struct RotaryScaling {
   double factor = 1;
   double positions = 8192;
 
+  // Returns the changed frequency; `frequency` itself if factor is 1.
   double Of(double frequency) const {
     constexpr double kPi = 3.14159265358979323846;
     const double share = std::clamp((positions * frequency / (2 * kPi) - 1) / 3, 0.0, 1.0);
@@ -38,7 +39,7 @@ struct RotaryScaling {
   }
 };
 
-// Fills the table. REQUIRES: an even number of columns.
+// Fills `table` ([positions, 2h], in host memory; see Rotary::table). REQUIRES: an even number of columns.
 inline void FillRotaryTable(double theta, Matrix table, const RotaryScaling& scaling = {}) {
   HADAL_CHECK_EQ(table.columns % 2, 0);
   const int64_t half = table.columns / 2;

@@ -3,8 +3,8 @@
 // `srun` without an MPI plugin (or with --mpi=pmi2, which Debian's Open MPI does not support) starts every task as if
 // it were alone; each would train the whole model into the same run directory. torchrun does the same, because its
 // processes meet through PyTorch's own store, and so does the mpirun of another MPI than this program's: MPICH's for a
-// program of Open MPI, often also version 5 for version 4. All set the number of tasks in the environment, which is
-// compared with the number of ranks. (A launcher that sets PMIX_RANK alone reports no number.)
+// program of Open MPI, often also that of Open MPI 5 for a program of Open MPI 4. These launchers set the number of
+// tasks in the environment; CheckTasks compares it with the number of ranks. (One that sets only PMIX_RANK passes.)
 #pragma once
 
 #include <functional>
@@ -27,8 +27,8 @@ struct StartedTask {
   int task = 0;
   int tasks = 1;
 };
-// Return this process's task in a Slurm job step, of torchrun, and of mpirun (Open MPI's, MPICH's, Intel MPI's);
-// nullopt if that launcher did not start this process.
+// Each returns this process's place among the tasks of one launcher: a Slurm job step, torchrun, or mpirun (of Open
+// MPI, MPICH or Intel MPI); nullopt if that launcher did not start this process.
 std::optional<StartedTask> TaskOfStep(const Environment& environment);
 std::optional<StartedTask> TaskOfTorchrun(const Environment& environment);
 std::optional<StartedTask> TaskOfMpirun(const Environment& environment);
@@ -40,7 +40,7 @@ bool IsFirstTask(const Environment& environment);
 // a remedy; the message is empty on all tasks but the first, so that it is printed once.
 absl::Status CheckTasks(const Environment& environment, int ranks);
 
-// Returns why this process must not read standard input, with a remedy; "": it may. It must not under mpirun of Open
+// Returns why this process must not read standard input, with a remedy; "" if it may. It must not under mpirun of Open
 // MPI 5.0: 5.0.11 does not pass the end of its input on to rank 0, which would wait forever; 5.0.8 repeats parts of
 // long input.
 std::string StandardInputFault(const Environment& environment);

@@ -44,27 +44,27 @@ struct SublayerRecord {
   int32_t layer = -1;  // 0-based within its stack; -1 for embeddings and head
   NormPlacement norm = NormPlacement::kPost;
   int32_t closing_norm = 0;  // 1: the stack's final LayerNorm follows this sublayer (pre-norm methods, second streams)
-  float residual_gain = 1;   // r; for a layer's last sublayer c·r
-  float branch_gain = 1;     // b, before growth; for a layer's last sublayer c·b
-  float skip_gain = 0;       // a; not 0 only for a layer's last sublayer
+  float residual_gain = 1;   // r (layers/README.md, Methods); c·r for a layer's last sublayer
+  float branch_gain = 1;     // b, before growth; c·b for a layer's last sublayer
+  float skip_gain = 0;       // a; 0 except for a layer's last sublayer
   BranchGrowth branch_growth = BranchGrowth::kConstant;
   float branch_growth_updates = 0;    // T of a growing branch gain
   float branch_growth_steepness = 0;  // k
   int32_t first_parameter = 0;        // its own parameters: [first_parameter, first_parameter + parameters)
   int32_t parameters = 0;
-  // embeddings and head: the parameter used as table, own or tied; the first of Tables(). -1: a front end for speech
+  // Of an embedding or the head: the parameter used as its table, its own or a tied one; with several tables, the
+  // first of Tables(). -1: none, as for a front end for speech.
   int32_t table = -1;
-  int32_t learned_gain =
-      -1;                  // the parameter that multiplies b: the sublayer's own, or that of its layer's first sublayer
-  int32_t cut_before = 1;  // 1: stages, chunks and segments may begin here; 0: must stay with the previous sublayer
-  float norm_gain = 1;     // k, a factor of the norm's result that a pre-norm sublayer's branch reads
-  float second_gain = 0;   // s of a second stream; 0: one stream. For this field and norm_gain see Hash
+  int32_t learned_gain = -1;  // the parameter that multiplies b: its own or its layer's first sublayer's; -1: none
+  int32_t cut_before = 1;     // 1: stages, chunks and segments may begin here; 0: must stay with the previous sublayer
+  float norm_gain = 1;        // k, a factor of the norm's result that a pre-norm sublayer's branch reads
+  float second_gain = 0;      // s of a second stream; 0: one stream. Hash treats this field and norm_gain apart
 };
 
 // Returns b of the residual connection at an update, without its learned factor (formulas: BranchGrowth). REQUIRES:
 // update ≥ 1.
 float BranchGain(const SublayerRecord& sublayer, int64_t update);
-// Whether b differs from 1 at any update. Otherwise no kernel reads it.
+// Whether b differs from 1 at any update. If not, no kernel reads b.
 bool HasBranchGain(const SublayerRecord& sublayer);
 
 enum class ParameterRole : int32_t {
@@ -136,7 +136,7 @@ enum class ParameterRole : int32_t {
   kHeadNormScale,
   kHeadNormShift,
   kLogitBias,
-  // What a sublayer reads of its stack's blocks (block_reader.h), and what follows the stack.
+  // The reads of a stack's blocks (block_reader.h): a sublayer's, and the closing one behind the stack.
   kReaderQuery,
   kReaderScale,
   kClosingReaderQuery,
@@ -197,12 +197,12 @@ struct ModelPlan {
   static absl::StatusOr<ModelPlan> Parse(std::string_view bytes);
   // Covers the records, the number of heads and the block: everything that decides the names, shapes and first values
   // of the state, and each sublayer's gains, norm and skip. Excludes what a run may change between two checkpoints of
-  // one model: dropouts, label smoothing, the longest sentence. Gains of norms count only if one is not 1, so that
-  // models without them keep the hash of checkpoints made before the field.
+  // one model: dropouts, label smoothing, the longest sentence. Norm gains count only if one is not 1, second gains
+  // only if one is not 0, so that other models keep the hash of checkpoints that are older than these fields.
   uint64_t Hash() const;
 
-  // Whether Muon updates the parameter, which then has no second moment: a sublayer's matrix that products read. All
-  // others have Adam: tables, heads, the front end, vectors, the maps of several streams.
+  // Whether Muon updates the parameter, which then has no second moment: a sublayer's matrix that products read. Adam
+  // updates all others: tables, heads, the front end, vectors, the maps of several streams.
   bool uses_muon(int32_t parameter) const;
   bool is_frozen(int32_t parameter) const { return !frozen.empty() && frozen[parameter]; }
 
@@ -221,13 +221,14 @@ struct ModelPlan {
   bool ReadsBlocks(Stack stack) const {
     return (stack == Stack::kEncoder ? options.encoder : options.decoder).reads_blocks();
   }
-  // Then: the sublayers of a block, and how many of the open block precede `position`, which begins or follows one of
-  // the stack's sublayers; 0 where a block begins, and behind the stack.
+  // The number of sublayers of a block (of the stack's last block: at most). REQUIRES: ReadsBlocks(stack).
   int32_t BlockSublayers(Stack stack) const;
+  // How many sublayers of the block that is open at `position` precede it; 0 where a block begins, and behind the
+  // stack. REQUIRES: the position is inside or behind a stack that reads blocks.
   int32_t OpenSublayers(int32_t position) const;
-  // Whether a stack keeps the tensors that several layers or blocks read, its history, and the number of these before
-  // `position` (as above).
+  // Whether a stack keeps a history: tensors that several layers or blocks read.
   bool KeepsHistory(Stack stack) const { return Combines(stack) || ReadsBlocks(stack); }
+  // The number of entries of the history before `position`. REQUIRES: it is inside or behind a stack with a history.
   int32_t HistoryBefore(int32_t position) const;
   // The stack whose residual sublayer is in front of `position`, or else the one that begins there.
   Stack StackBefore(int32_t position) const {
@@ -254,7 +255,7 @@ struct ModelPlan {
   }
   // The parameter of the shift of the norm whose scale is the parameter `scale`; −1: norms have no shift.
   int32_t NormShift(int32_t scale) const { return options.block.norm_shift ? scale + 1 : -1; }
-  // Whether a second matrix passes along a stack: a second stream, or within a block that block's sum.
+  // Whether a second matrix passes along a stack: a second stream or, inside a block, the sum of that block so far.
   bool HasSecond(Stack stack) const { return HasSecondStream(stack) || ReadsBlocks(stack); }
   // Whether a stack has a second stream (second_stream.h).
   bool HasSecondStream(Stack stack) const {
@@ -298,8 +299,8 @@ struct ModelPlan {
   int32_t NextCut(int32_t position) const;
 
   // Returns the end of the segment (segment.cc) that begins at `begin`: after at most `length` sublayers, and at most
-  // `last`, moved to where the list may be cut. A segment has one placement of norms
-  // and, in a stack that reads blocks, is part of one.
+  // `last`, moved to where the list may be cut. All sublayers of a segment have the same placement of norms and, in a
+  // stack that reads blocks, are in the same block.
   int32_t SegmentEnd(int32_t begin, int32_t length, int32_t last) const;
 
   // Returns the number of consecutive parameters, from its table on, that a sublayer uses as tables: 1, or all of

@@ -1,5 +1,5 @@
-// LearningRate returns the learning rate of an update. inverse_sqrt and polynomial are fairseq's; the lines of the
-// others name their sources, if any. Pure function.
+// LearningRate returns the learning rate of an update. inverse_sqrt and polynomial are fairseq's; for the others the
+// table names the source, if there is one. Pure function.
 //
 // Update k is counted from 1, and t = k − 1 is the number of updates before it. Of RateOptions, W is warmup_updates
 // (while t < W, the rate grows linearly), `init` is warmup_initial_rate, `end` is end_rate, D is decay_updates, and
@@ -22,8 +22,9 @@
 
 namespace hadal {
 
-// `update` is 1-based; `total_updates` is the run's length, which only the schedules that end with the run
-// (EndsWithRun) read. 0: the length is unknown, and the rate stays at its peak after the warm-up.
+// `update` is 1-based. `total_updates` is the run's length, which only the schedules that end with the run
+// (EndsWithRun) read; if it is 0 (unknown), their rate stays at the peak after the warm-up. After that many
+// updates their rate stays at `end`.
 double LearningRate(const RateOptions& options, int64_t update, int64_t total_updates);
 
 }  // namespace hadal

@@ -5,8 +5,8 @@
 //   after `health.skipped_steps` in a row     roll back weights, moments and update number to the newest good
 //                                             checkpoint. Data and random numbers continue after the failed steps,
 //                                             because the same steps would fail again
-//   if that happens again with the weights    the run ends
-//   of the same checkpoint
+//   before a second rollback to the           the run ends
+//   weights of the same checkpoint
 // Pure: the same on every rank. Thread safety: one thread.
 #pragma once
 
@@ -63,10 +63,10 @@ class RunHealth {
 
   const ModelPlan& plan_;
   HealthOptions options_;
-  int64_t skipped_steps_ = 0;  // since the run began
+  int64_t skipped_steps_ = 0;  // since this process began
   int32_t skipped_in_a_row_ = 0;
   std::string where_;          // the last search's result
-  int64_t gone_back_to_ = -1;  // update number of the weights of the last rollback
+  int64_t gone_back_to_ = -1;  // update number of the weights of the last rollback; -1: none
 };
 
 }  // namespace hadal

@@ -1,7 +1,7 @@
 // A rank's memory. ArenaLayout adds up the sizes of all buffers before the first step; Arena allocates them at once.
 // `hadal plan` prints the sizes of the same layout.
-// A region is one reserved buffer. It is either for kernels (in device memory) or for the host (messages, files). On
-// the CPU both kinds lie in one part.
+// A region is one reserved buffer. It is either for kernels (in device memory) or for the host (messages, files). In
+// a layout for the CPU both kinds are in one part, and the host part is empty.
 //
 // A rank does two kinds of work in turn, called programs: training with its evaluations, and translation of validation
 // sentences. Lasting regions (weights, moments, constants) keep their contents from one program to the next. All other
@@ -54,12 +54,12 @@ class ArenaLayout {
   }
 
   ArenaLayout() = default;
-  // A layout for kernels on a device of that kind. On the CPU host regions and kernel regions form one part.
+  // A layout for kernels on a device of kind `kind`. For the CPU host regions and kernel regions form one part.
   // `gap_bytes`, a multiple of the alignment: unused bytes after each region, for tests of accesses outside regions.
   explicit ArenaLayout(DeviceKind kind, int64_t gap_bytes = 0)
       : host_apart_(kind != DeviceKind::kCpu), gap_bytes_(gap_bytes) {}
 
-  // Whether host regions are a part of their own: on a device.
+  // Whether host regions form a part of their own: unless the layout is for the CPU.
   bool host_apart() const { return host_apart_; }
 
   // Reserves `count` elements of T in the program's scratch under `category` ("workspace", "activations", …). Reports
@@ -154,7 +154,7 @@ class Arena {
     return reinterpret_cast<T*>(part.base + begin + slice.offset);
   }
   int64_t bytes() const { return on_device_.bytes + host_.bytes; }
-  // All scratch of the host part or of the kernels' part. Between two programs the caller may overwrite it.
+  // All scratch of the host part or of the kernels' part. Between two programs the caller may overwrite this memory.
   std::span<std::byte> scratch(bool on_host) const {
     const Part& part = on_host ? host_ : on_device_;
     return {part.base + part.lasting_bytes, static_cast<size_t>(part.bytes - part.lasting_bytes)};
@@ -171,11 +171,11 @@ class Arena {
   static absl::StatusOr<Arena> AllocateOn(const ArenaLayout& layout, Device& device);
 
   Device* device_ = nullptr;
-  Part on_device_, host_;  // on the CPU: two parts of one mapping
+  Part on_device_, host_;  // without a device: one mapping, on_device_ first
 };
 
-// A region and, once bound, its address: `buffer = layout.Reserve<float>(…)`, and after Arena::Allocate
-// Bind(arena, buffer, …). Null before, and if nothing is reserved.
+// A region and, once bound, its address: first `buffer = layout.Reserve<float>(…)`, then, after Arena::Allocate,
+// `Bind(arena, buffer, …)`. The address is null until then, and always if no bytes are reserved.
 template <typename T>
 class ArenaBuffer {
  public:

@@ -3,7 +3,7 @@
 //
 // A limit may be set on the process's own group or on any group above it; Slurm sets it two levels above its tasks. A
 // group's usage includes pages of files, such as a mapped corpus. The kernel evicts inactive file pages before it kills
-// a process, so they count as free. Supports versions 1 and 2.
+// a process, so they count as free. Supports control groups of versions 1 and 2.
 // Limitations: groups that are not mounted under `mount` are ignored. If each process of a host has its own quota (one
 // container per rank), ProcessCpus divides it as if all shared it; set runtime.threads in the config then.
 // Thread safety: any thread. Blocking: reads the kernel's small files.
@@ -23,8 +23,8 @@ std::string HostName();
 // /proc/self/cgroup) and of all groups above them; nullopt if there is none. `mount`: where control groups are mounted.
 std::optional<double> ControlGroupCpus(std::string_view membership, const std::string& mount = "/sys/fs/cgroup");
 
-// Returns the bytes of memory left under the tightest limit of the same groups; nullopt if there is no limit. Reads
-// three small files per level.
+// Returns the least number of bytes left under the memory limit of any of the same groups; nullopt if there is no
+// limit. Reads three small files per level.
 std::optional<int64_t> ControlGroupBytes(std::string_view membership, const std::string& mount = "/sys/fs/cgroup");
 
 // Returns one process's share: max(1, ⌊min(cpus / sharing_cpus, quota / sharing_quota)⌋). `cpus`: the number of CPUs
@@ -52,7 +52,7 @@ int64_t PeakResidentBytes();
 // processes of a host share.
 int64_t HeldBytes();
 
-// Gives the free memory that malloc keeps back to the system. Blocking: 0.2 ms.
+// Returns to the system the freed memory that malloc has kept. Blocking: 0.2 ms.
 void ReturnFreeMemory();
 
 }  // namespace hadal

@@ -1,7 +1,7 @@
 // Work partition and scratch layout of CPU attention, shared by forward and backward.
 //
-// The unit of work is a sentence and a head of keys, with the heads of queries that share it. One thread computes a
-// unit in its own scratch, head by head, in tiles of kAttentionTile queries.
+// A unit of work is a sentence and a head of keys, with the heads of queries that share this head of keys. One thread
+// computes a unit in its own scratch, one head of queries after another, in tiles of kAttentionTile queries.
 #pragma once
 
 #include <algorithm>
@@ -12,11 +12,12 @@
 
 namespace hadal::cpu {
 
-// Queries of a tile. A multiple of every vector width and of kCausalStrip.
+// The most queries of a tile: a multiple of every vector width and of kCausalStrip.
 inline constexpr int64_t kAttentionTile = 32;
 // Causal products are split into strips of this many keys or queries; strips wholly above the diagonal are skipped.
 inline constexpr int64_t kCausalStrip = 8;
 
+// A sentence and a head of queries.
 struct AttentionPair {
   int64_t first_query, queries;  // rows of q, output
   int64_t first_key, keys;       // rows of k, v
@@ -24,9 +25,9 @@ struct AttentionPair {
   int32_t key_head;              // head / group
 };
 
-// Calls body(pair) for the first head of each unit of thread `thread`: one contiguous range of the units in
-// (sentence, key head) order. All threads have about the same work (queries x keys). Every unit belongs to exactly
-// one thread.
+// Calls body(pair) for each unit of thread `thread`, with the unit's first head. A thread's units are one contiguous
+// range in (sentence, key head) order. All threads have about the same work (queries x keys). Every unit belongs to
+// exactly one thread.
 template <typename Body>
 void ForOwnPairs(const AttentionShape& shape, int thread, int threads, Body&& body) {
   const int64_t sentences = shape.query_offsets.size - 1;
@@ -90,21 +91,21 @@ struct AttentionScratchLayout {
   int64_t total = 0;
   int64_t queries_t;         // Qᵀ, scaled [D, T]
   int64_t d_output_t;        // dOᵀ [D, T]
-  int64_t probabilities;     // scores, then probabilities, then score gradients, transposed [L, T]
+  int64_t probabilities;     // scores, then probabilities, transposed [L, T]
   int64_t dropped;           // probabilities after dropout, transposed [L, T]
-  int64_t d_scores;          // gradients of the probabilities, transposed [L, T]
-  int64_t keys;              // K, turned; in forward V [L, W]
-  int64_t queries;           // Q of a tile, turned [T, W]
+  int64_t d_scores;          // gradients of the probabilities, then of the scores, transposed [L, T]
+  int64_t keys;              // backward: K, after rotary turning; forward: V [L, W]
+  int64_t queries;           // Q of a tile, after rotary turning [T, W]
   int64_t d_output;          // dO of a tile [T, W]
   int64_t output;            // the output or dQ of a tile [T, W]
-  int64_t d_keys, d_values;  // [L, W]; d_keys in forward: K, if it turns
+  int64_t d_keys, d_values;  // [L, W]; in forward d_keys holds K after rotary turning, if any
 };
 
 // Floats of one thread's scratch, with room to start on a 64-byte boundary, so that speed does not depend on the
 // address.
 inline int64_t ThreadScratchFloats(const AttentionScratchLayout& layout) { return layout.total + 16; }
 
-// Returns the part of `scratch` of `thread`. REQUIRES: scratch has ThreadScratchFloats for each thread.
+// Returns where the scratch of `thread` begins in `scratch`. REQUIRES: ThreadScratchFloats floats for each thread.
 inline float* ThreadScratch(const Vector& scratch, int thread, const AttentionScratchLayout& layout) {
   const auto address = reinterpret_cast<uintptr_t>(scratch.data + thread * ThreadScratchFloats(layout));
   return reinterpret_cast<float*>((address + 63) / 64 * 64);

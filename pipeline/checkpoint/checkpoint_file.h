@@ -41,7 +41,7 @@ class CheckpointFileWriter {
   static absl::StatusOr<CheckpointFileWriter> Create(const CheckpointFileOptions& options,
                                                      std::span<const SliceState> slices);
 
-  // Appends the next slice. Its views may differ from those passed to Create.  REQUIRES: the same kinds as there.
+  // Appends the next slice. Its views may differ from those passed to Create. REQUIRES: the same state kinds as there.
   absl::Status Append(const SliceState& slice);
 
   // Flushes, fsyncs and closes the file.  REQUIRES: all slices have been appended.
@@ -53,25 +53,25 @@ class CheckpointFileWriter {
 
   SafetensorsWriter writer_;
   const std::vector<CheckpointParameter>* parameters_;
-  WrittenFile file_;  // kinds without their checksums yet; the first appended_ slices are written
-  size_t appended_ = 0;
+  WrittenFile file_;     // of all slices; their checksums are 0 until Finish
+  size_t appended_ = 0;  // slices written so far
 };
 
 // BackgroundFile writes one rank's file of a checkpoint on its own thread while training continues.
 //
 // Weights and moments do not change between two updates, so the thread reads them in place. Before an update,
-// BeforeUpdate copies the slices that the thread has not read yet to the buffer, as many as fit, and waits until it has
-// read the others. After that the thread reads only the buffer.
+// BeforeUpdate waits until the slices that the thread has not read yet fit in the buffer, copies them there, and
+// waits for the slice that the thread is reading. After that the thread reads only the buffer.
 //
 //   slices   0 1 2 3 4 | 5 6 7 … n−1     BeforeUpdate waits until the unread slices fit the buffer, copies them, and
 //            read        unread          waits for the slice being read
 //
 // On the CPU a slice is read when it is written. On a device the thread copies it to pinned staging memory, on a queue
-// of its own beside the kernels, and writes it from there: only that copy keeps an update waiting, not the file. The
-// copies to the buffer are enqueued in the main order in front of the update, and the host does not wait for them.
+// of its own beside the kernels, and writes it from there: an update waits only for that copy, not for the file. The
+// copies to the buffer are enqueued on the main queue in front of the update, and the host does not wait for them.
 //
-//   main order   step N │ready   forward, backward …   │ copies to the buffer │buffered   the update …
-//   queue               └─► slice 0, slice 1, …                               └─► the thread reads the buffer
+//   main queue   step N │ready   forward, backward …   │ copies to the buffer │buffered   the update …
+//   own queue           └─► slice 0, slice 1, …                               └─► the thread reads the buffer
 // Source of the idea: CheckFreq (Mohan, Phanishayee and Chidambaram, FAST 2021), which always copies first.
 // Threads: one thread (on a device, the device's) makes all calls; the internal thread copies and writes. Blocking: as
 // stated.
@@ -89,9 +89,9 @@ struct SliceStaging {
 
 class BackgroundFile {
  public:
-  // Starts writing. `buffer`, `staging` and the memory that `slices` view must outlive the object. The caller must not
-  // change any of them until done(); after BeforeUpdate it may change the slices' memory, on a device by work in the
-  // main order. `buffer`: host memory, pinned if the slices are on a device; may be empty.
+  // Starts writing. `buffer`, `staging` and the memory that `slices` view must outlive the object. The caller must
+  // not change any of them until done(); after BeforeUpdate it may change the slices' memory, on a device by work on
+  // the main queue. `buffer`: host memory, pinned if the slices are on a device; may be empty.
   BackgroundFile(CheckpointFileOptions options, std::vector<SliceState> slices, Vector buffer,
                  const SliceStaging& staging = {});
   // Stops after the slice being written and joins the thread.
@@ -110,7 +110,7 @@ class BackgroundFile {
   // Called on the internal thread.
   absl::StatusOr<WrittenFile> Write(const CheckpointFileOptions& options);
   absl::StatusOr<SliceState> Take(size_t index);  // starts reading a slice
-  void HasRead();                                 // the slice that was taken
+  void HasRead();                                 // ends the reading of the slice that Take returned
   void End(absl::StatusOr<WrittenFile> result);
   // Device: copies `slice` to the staging memory, or waits until the buffer has it. Sets its views accordingly.
   void Stage(SliceState& slice) const;
@@ -122,7 +122,7 @@ class BackgroundFile {
 
   const Vector buffer_;
   const SliceStaging staging_;
-  std::vector<int64_t> floats_from_;  // [slices]
+  std::vector<int64_t> floats_from_;  // [slices] FloatsFrom(slice)
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

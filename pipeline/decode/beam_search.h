@@ -1,5 +1,5 @@
-// BeamSearch is the search over one sentence, or the drawing of its samples. Pure: it takes the model's
-// log-probabilities of each step and returns the hypotheses to extend.
+// BeamSearch searches the translations of one sentence, or draws samples of them. It does not run the model: it takes
+// the model's log-probabilities of each step and returns the hypotheses to extend.
 //
 //   score(y) = Σ_t log p(y_t | y_<t, source) / |y|^length_penalty,  </s> counted in the sum and in |y|
 // A step (fairseq's, so that scores and choices agree with its generator):
@@ -7,21 +7,22 @@
 //   2. candidates that end in </s> and are among the first `beam` are finished; others that end in </s> are dropped;
 //   3. the first `beam` candidates that do not end in </s> become the live hypotheses.
 // The sentence is done when `beam` hypotheses are finished, or at its longest length, where only </s> may follow.
-// <pad> and <s> are never generated, nor is a start token that is not the end token. Where ids are a tokenizer's,
-// </s> here is options.end_token. Ties go to the earlier hypothesis, then to the lower token. Sums in double.
+// </s> here means options.end_token. Never generated: the mask token, a start token that is not the end token, and
+// <pad> and <s> if their ids are reserved. Ties go to the earlier hypothesis, then to the lower token. Sums in
+// double.
 // A continuation whose log-probability is -inf or NaN is not a candidate; if the model returns only such values, the
 // search ends without a hypothesis.
 //
-// Forced beginning (OutputStart::prefix): as long as the output is shorter than it, its next token is the only
-// candidate. Forced tokens count in the sum and in |y| (as fairseq's prefix_tokens do) and towards
+// Forced beginning (OutputStart::prefix): as long as the output is shorter than the prefix, the prefix's next token is
+// the only candidate. Forced tokens count in the sum and in |y| (as fairseq's prefix_tokens do) and towards
 // BeamOptions::min_length and the longest length.
 // No repeated n-grams (options.no_repeat_ngram = n): a token that would end a sequence of n tokens which the hypothesis
 // has already is not a candidate. Forced tokens count as part of sequences, but are never excluded; nor is </s>. (As
 // fairseq's and transformers' no_repeat_ngram_size, which may also exclude forced tokens.)
 // Sampling (options.sampling): after the forced beginning, each of `beam` paths draws one token a step (KeptTokens)
-// until it has drawn </s> or is at the longest length. A draw depends only on the seed, OutputStart::number,
-// the position and the number of unfinished paths before its path. Paths behind it change nothing: paths 0 to n − 1
-// are the same for every `beam` ≥ n. Scores are the model's: log p without temperature, top-k and top-p.
+// until it has drawn </s> or is at the longest length. A draw depends only on the seed, OutputStart::number, the
+// position and the number of unfinished paths before its path, not on later paths: paths 0 to n − 1 are the same for
+// every `beam` ≥ n. Scores are the model's: log p without temperature, top-k and top-p.
 // Source: fairseq's SequenceGenerator and BeamSearch; length penalty as Wu et al. 2016 section 7 without its +5.
 // Thread safety: one thread.
 #pragma once
@@ -57,7 +58,7 @@ struct WeightedToken {
 bool MayGenerate(const BeamOptions& options, int32_t token, bool may_end);
 
 // Returns the tokens that may be drawn by options.sampling. `logits`: of all tokens. Those that MayGenerate excludes
-// are never kept, and a logit of -inf or NaN neither. Empty if none is left. REQUIRES: options.sampling.
+// are never kept, nor are those with a logit of -inf or NaN. Empty if none is left. REQUIRES: options.sampling.
 std::vector<WeightedToken> KeptTokens(const BeamOptions& options, std::span<const float> logits, bool may_end);
 
 // Returns the token that the random number `uniform`, in [0, 1), selects from P. `kept`: a result of KeptTokens.
@@ -95,7 +96,7 @@ struct Continuations {
 
 class BeamSearch {
  public:
-  // `longest`: LongestTranslation of this sentence, ≥ 1 and ≥ the forced tokens.
+  // `longest`: LongestTranslation of this sentence. REQUIRES: ≥ 1 and ≥ the number of forced tokens.
   BeamSearch(const BeamOptions& options, int64_t longest, OutputStart start = {});
 
   // A hypothesis to extend: feed `token` to the model at position `length()`, after the path of `parent` in the

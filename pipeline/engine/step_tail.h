@@ -4,8 +4,8 @@
 //   ReduceTiedGradients → ReduceOverReplicas → ComputeNorm → Update → GatherOverReplicas → DistributeTiedWeights
 // One method per tail instruction of the program (schedule.h); the program executor calls them in this order.
 // On a device with replicas and a sharded optimizer, GatherOverReplicas also launches the update, round by round
-// (slice_ownership.h), so that the first weights travel while the rest is updated. Its launches count as the
-// optimizer's time, the rest as communication.
+// (slice_ownership.h), so that the first weights travel while the rest is updated. The time of the update's launches
+// counts as the optimizer's, the rest of the method as communication.
 // ComputeNorm also decides whether the update is applied, with the same result on every rank. Each method adds its time
 // to StepResult::times.
 // Threads: one per rank. Blocking: the methods that return a Status are collective; all ranks call them in the same
@@ -48,18 +48,18 @@ enum class StepVote : int32_t {
 struct GlobalGradient {
   LossSums loss;                        // of the step, all ranks
   StepVote vote = StepVote::kContinue;  // the highest of all ranks
-  double norm = 0;                      // of all gradients but frozen parameters'; not finite if any element is not
-  bool finite = true;                   // whether the gradient and the loss are
-  int32_t first_bad_parameter = -1;     // first in plan order whose gradient is not finite
+  double norm = 0;                      // of all gradients but frozen parameters'; not finite if an element is not
+  bool finite = true;                   // whether the gradient and the loss are finite
+  int32_t first_bad_parameter = -1;     // first in plan order whose gradient is not finite; -1: none
   std::vector<float> sublayer_norms;    // [sublayers] of each one's parameters; a tied table counts for its first use
 };
 
 // The global gradient norm: Σ over (parameter, slice) in plan order, in double, whichever rank owns a slice.
 //
 // After gradients are summed over the uses of tied tables and over replicas, every rank sums the squares of its slices.
-// An all-gather gives all ranks all sums, and each adds them in the same order, losses in that of sum_tree.h. So the
-// norm, gradient clipping and the decision to skip a step have the same bits for every layout. The norms per sublayer
-// come from the same sums. Frozen parameters (ModelPlan::frozen) count for none of this but the norms per sublayer.
+// An all-gather gives all ranks all sums. Each rank adds them in the same order, and the losses in the order of
+// sum_tree.h. So the norm, gradient clipping and the decision to skip a step have the same bits for every layout. The
+// norms per sublayer come from the same sums; only in these do frozen parameters (ModelPlan::frozen) count.
 // Threads: the stream's; one thread sums one slice. Blocking: Compute (one all-gather), which every rank of the grid
 // calls at the same place.
 class GradientNorm {
@@ -122,8 +122,8 @@ class StepTail {
 
  private:
   const Stream& stream() const;
-  // Whether rounds of weights are updated while others are gathered. On the CPU the thread that updates also moves
-  // messages.
+  // Whether rounds of weights are updated while others are gathered. Never on the CPU, where the thread that updates
+  // also moves messages, nor if UpdateSettings::sizes is set.
   bool UpdatesByRounds() const;
   void Update(std::span<const StateSlice> slices, const StepResult& result);
 

@@ -5,9 +5,9 @@
 // micro-batch affected: forward in order of depth, then backward in reverse, however the schedule interleaves
 // micro-batches. Every tensor before the first one is finite, so the last finite one is its predecessor in this order.
 // A weight that is not finite is named as well: an earlier update, whose gradient was finite, made it so.
-// If the step failed by a loss spike, all tensors are finite; then the sublayer with the largest growth of the residual
-// stream is reported. If the repeated step is finite and no spike, the cause is the machine, not the model; the text
-// says so.
+// If the step failed by a loss spike, all tensors are finite; then the sublayer with the largest growth of the
+// residual stream is reported. If the repeated step is finite and has no loss spike, the likely cause is the machine,
+// not the model; the text says so.
 // Cost: one more step, a pass over every tensor in it, a few dozen bytes of memory for each, and a pass over the
 // weights; three small exchanges. Threads: one per rank. Collective and blocking.
 #pragma once
@@ -23,7 +23,7 @@ namespace hadal {
 
 // Returns "first number that is not finite: forward, decoder layer 3 cross-attention, F(x) (micro-batch 2); last finite
 // tensor: forward, decoder layer 3 self-attention, output (root mean square 1.1)", for example; the same on every rank.
-// `batches`, `scalars`, `update`: those of the failed step. Errors: those of the step.
+// `batches`, `scalars`, `update`: those of the failed step; `update.apply` is ignored. Errors: those of the step.
 absl::StatusOr<std::string> LocateFailure(Engine& engine, std::span<const PackedBatch> batches,
                                           const StepScalars& scalars, UpdateSettings update, Collectives& collectives);
 

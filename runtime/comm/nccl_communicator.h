@@ -17,7 +17,7 @@
 // are done. Once Test has returned true for a receive, kernels launched later see its bytes.
 // Standstill: before a driver call that may wait for the whole device (runtime/device.h), this rank waits until all its
 // started messages have ended. During this wait it starts no receives, only granted sends, and declares no exchanges.
-// After the timeout all links are stopped, and the next call returns the error.
+// If the wait exceeds the timeout, all links are stopped, and the next call returns the error.
 // Limits: kMostUnderWay messages in progress in each direction (nccl_transfers.h), NcclExchanges::kMostUnderWay
 // exchanges; further ones wait.
 // Errors: those of the interface, and those of NcclLink if NCCL reports an asynchronous error (checked by every
@@ -57,7 +57,8 @@ class NcclCommunicator final : public Communicator {
   // send to itself. Exchange is between the ranks of this rank's group for exchanges; in the list such groups come
   // after those for messages.
   // Blocking: all ranks of `control` must call it. Library, device and control must outlive the communicator.
-  // `timeout`: of this call, and of each wait before a standstill.
+  // `timeout`: of this call, and of each wait before a standstill. Errors: those of nccl_groups.h, NcclLink
+  // and `control`; ResourceExhausted if the device lacks the memory.
   static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Create(NcclLibrary& library, Device& device,
                                                                   Communicator& control,
                                                                   std::span<const TransferGroup> groups,
@@ -134,7 +135,7 @@ class NcclCommunicator final : public Communicator {
   std::vector<std::unique_ptr<Peer>> peers_;              // in the order of their groups
   std::vector<Peer*> peer_of_rank_;                       // [size]; null: not connected
   std::deque<int64_t> matched_sends_, matched_receives_;  // in the order of the grants; not started yet
-  bool quiet_ = false;                                    // in Quieten: start no receive
+  bool quiet_ = false;                                    // Quieten is waiting: no receive may start
   absl::Status error_;                                    // found by Progress or Quieten; returned by the next call
   bool closed_ = false;
 };

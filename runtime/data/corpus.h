@@ -2,24 +2,26 @@
 //
 //   PREFIX.json           the manifest: counts, vocabularies, statistics, one checksum per shard (corpus_manifest.h)
 //   PREFIX.00000.shard …  the samples (format: README.md)
-// A sample is a sentence pair with the id of the corpus it is from, a weight, and prefix tokens before the source (such
-// as language tags). In a monolingual corpus a sample has a target only. The files have no </s>; batches add it
-// (packed_batch.h). A monolingual corpus may be of blocks: a sample's target is then N + 1 tokens of the stream of
-// documents, of which each is followed by its end token; the last token of a block is the next block's first. In
-// plain text with a mask token kContinuesWord (packed_batch.h) is added to tokens that continue a word. In a corpus of
-// speech the source side is frames of features, and there is no source vocabulary.
+// A sample is a sentence pair with the id of the corpus it is from, a weight, and prefix tokens before the source
+// (such as language tags). In a monolingual corpus a sample has a target only. The files have no </s>; batches add it
+// (packed_batch.h). A monolingual corpus may consist of blocks (TextForm::block = N). All documents, each followed by
+// an end token, then form one stream of tokens, and a sample's target is N + 1 tokens of it; the last token of a
+// block is the first of the next. In plain text with a mask token, tokens that continue a word carry the bit
+// kContinuesWord (packed_batch.h). In a corpus of speech the source side is frames of features, and there is no
+// source vocabulary.
 //
 // Open() verifies sizes, the CRC-32C of every shard, that every offset is inside its file, every token id inside its
 // vocabulary, and every frame finite. sample() can then not read outside the mapping, whatever the file contains. The
 // processes of a host can share the verification (CorpusShare); each process itself checks everything that keeps
 // sample() inside the mapping.
 // Limits: 2^32 - 1 samples; 2^31 - 1 tokens per side.
-// If a file is changed while it is mapped, sample() stays inside the mapping, and CheckUnchanged() finds the change by
-// the file's size and modification time. It does not find a change by a program that maps the file and had written to
-// the same page before Open(), one within the kernel's clock tick of Open(), one to a renamed file, or one after which
-// the time is set back. SamplingOrder::Next therefore checks every id that it returns. Truncating the file ends the
-// process with a message (launch/signals.h). A file that is replaced by another (rename) is read to the end.
-// Thread safety: any thread may call what is const.
+// If a file is changed while it is mapped, sample() stays inside the mapping, and CheckUnchanged() finds the change
+// by the file's size and modification time. It does not find a change by a program that maps the file and had written
+// to the same page before Open(), one within the kernel's clock tick of Open(), one to a renamed file, or one after
+// which the time is set back. SamplingOrder::Next therefore checks every id that it returns. Truncating the file ends
+// the process with a message (launch/signals.h). If another file replaces it (rename), the corpus still reads the old
+// one.
+// Thread safety: any thread may call const member functions.
 #pragma once
 
 #include <cstdint>
@@ -131,7 +133,7 @@ struct CorpusWriterOptions {
 // Memory: one shard. Every file is written under another name and then renamed. Thread safety: one thread.
 class CorpusWriter {
  public:
-  // Removes an existing manifest: until Finish() there is no corpus of this name.
+  // Removes an existing manifest: until Finish() there is no corpus of this name. Errors: those of files.h.
   static absl::StatusOr<CorpusWriter> Create(CorpusWriterOptions options);
   CorpusWriter(CorpusWriter&&) noexcept;
   CorpusWriter& operator=(CorpusWriter&&) noexcept;

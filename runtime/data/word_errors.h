@@ -5,7 +5,7 @@
 // The errors of a segment are the least number of edits that make the hypothesis the reference (Levenshtein distance).
 // Words are split at a space, and at two or more characters of white space; one other white-space character between two
 // letters (a tab, a no-break space) is a part of the word. Case and punctuation count.
-// Sources: Levenshtein 1966; jiwer 4.0.0, whose double it computes.
+// Sources: Levenshtein 1966; jiwer 4.0.0, which returns the same double.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace hadal {
 
-// May be added over segments in any order.
+// Counts of one or more segments; the order of adding segments does not matter.
 struct WordErrors {
   int64_t errors = 0;
   int64_t reference_words = 0;  // CER: characters

@@ -2,9 +2,9 @@
 //
 // What: runs random packed batches through a real Engine (weights initialised, gradients, norm, Adam). Steps and the
 // GEMM limit of the same products (GemmLimit) are measured in alternation, so that a busy machine slows both. Prints
-// medians, the median over the pairs of limit / step, and TFLOP/s by tools/bench/bench_step_report.h.
-// On a device the first few steps launch kernel by kernel, without graphs: their products are recorded for the limit,
-// and the comparison shows what graphs save.
+// medians, the median of limit / step over the pairs, and TFLOP/s (formula: tools/bench/bench_step_report.h).
+// On a device the first few steps launch kernel by kernel, without graphs. Their products are recorded for the limit,
+// and their times beside those of later steps show what graphs save.
 // Under mpirun every rank runs its stage of the pipeline. The limit is then the mean over the ranks of the time each
 // needs for its own products, all running at the same time.
 // Threads: the stream's. Blocking: all ranks call it together.
@@ -31,9 +31,9 @@ struct BenchStepOptions {
   int32_t d_model = 512, d_ff = 0, heads = 8;  // d_ff 0: 4 · d_model
   int32_t encoder_layers = 6, decoder_layers = 6;
   int32_t vocabulary = 8000;
-  int32_t tokens = 1024;  // target tokens of a micro-batch, and as many source tokens
+  int32_t tokens = 1024;  // target tokens of a micro-batch; the number of source tokens is the same
   int32_t micro_batches = 1;
-  int32_t length = 32;                          // of every sentence, with </s>
+  int32_t length = 32;                          // of every sentence in tokens, </s> included
   bool mixed_length = false;                    // lengths spread evenly from 4 to 2·length − 4
   double dropout = 0;                           // on sublayer outputs, attention and activations
   int32_t recompute_every = 0;                  // sublayers per recomputed segment; 0: no recomputation
@@ -43,14 +43,14 @@ struct BenchStepOptions {
   ResidualMethod method = ResidualMethod::kDeepNorm;
   int32_t repeats = 7;  // measured pairs of step and limit
   GraphMode graphs = GraphMode::kAuto;
-  bool overlap_weight_gradients = false;  // PipelineOptions
+  bool overlap_weight_gradients = false;  // as in PipelineOptions
   bool limit = true;                      // false: does not measure the GEMM limit
   bool json = false;
 };
 
 // The GEMM limit of a training step: the time that the step's matrix products take without anything else. Its share of
 // the step's time shows how close the step is to the best that its products allow.
-// The same products can be run in several ways; the limit is the time of the fastest. Threads: one. Blocking.
+// The same products can be run in several ways; the limit is the time of the fastest. `run`: one thread, blocking.
 struct GemmLimit {
   std::vector<std::string> ways;          // descriptions; at least one
   double flops = 0;                       // floating-point operations of all products
@@ -66,7 +66,7 @@ struct GemmLimit {
 // Ways: one launch per product; and one graph, which has no gaps between launches. The graph is missing if the device
 // lacks the memory for it (GraphCache::kKeepFreeBytes must stay free, as for training's graphs).
 // The products read what the step left in its buffers (real numbers, not zeros) and write activations, masks, scratch
-// and gradients, all of which the next step overwrites before reading. So no step changes by a bit.
+// and gradients, all of which the next step overwrites before reading. So the steps' results keep the same bits.
 // `products`: recorded in a step (cuda::LaunchDevice::NoteProducts), at least one. Their memory and `device` must
 // outlive the result.
 GemmLimit DeviceGemmLimit(cuda::LaunchDevice& device, std::vector<cuda::MatmulArgs> products);

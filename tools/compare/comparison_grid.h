@@ -38,11 +38,12 @@ struct ComparisonGrid {
   std::vector<GridCell> cells;
 };
 
-// Multiply-adds of the run's matrix products, forward and backward, without attention's: 3 × weights of the layers ×
-// tokens per step × steps (1 step if the run has no limit in steps). Only for comparing cells.
+// Multiply-adds of the matrix products with the layers' weights in a run, forward and backward: 3 × weights of the
+// layers × target tokens per step × steps (1 step if the run has no limit in steps). Only for comparing cells.
 double CellCost(const config::RunConfig& config);
 
-// Reads a grid. Applies `overrides` ("a.b=c") to every cell. `seeds`: the values of one more axis, "seed"; empty: none.
+// Reads a grid. Applies `overrides` ("a.b=c") to every cell. `seeds`: the values of an additional axis named "seed";
+// empty: no such axis.
 // Errors: those of loading files; InvalidArgument for names of axes or values that are missing, duplicate or not usable
 // as a directory name, for an exclusion with an unknown axis or label, for a grid without cells or of more than
 // 100,000, and for a cell with an invalid config (names the cell).

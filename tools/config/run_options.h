@@ -28,8 +28,8 @@ BeamOptions MakeBeamOptions(const config::Decode& decode);
 // Converts a config. Errors: InvalidArgument with field, value and what is allowed.
 absl::StatusOr<RunOptions> MakeRunOptions(const config::RunConfig& config);
 
-// Checks that no field is set, to another value than its default, where other fields leave it without effect:
-// optimizer.muon with Adam. Apart from MakeRunOptions, because configs of older runs may have such fields.
+// Checks that each field that has no effect because of other fields has its default; for example, optimizer.muon has
+// no effect with Adam. MakeRunOptions does not check this, because configs of older runs may have such fields.
 // Errors: InvalidArgument with the field, its value and the other field.
 absl::Status CheckFieldsWithEffect(const config::RunConfig& config);
 

@@ -7,7 +7,7 @@
 // with all links busy, matrix products, the run directory's file system); GPUs if any rank has one (bus address,
 // memory, versions, product and copy speed); NCCL between them if training would use it (doctor_gpu.h); and findings
 // with the rank and its host. The GPU part is tested with an emulated GPU; it has not run on a real one yet.
-// Exit codes: 0 nothing bad (warnings are possible), 1 something is bad, 5 and 6 as for training.
+// Exit codes: 0 no bad finding, 1 a bad finding, 5 a wait passed its deadline, 6 a peer is lost.
 #pragma once
 
 #include <string>

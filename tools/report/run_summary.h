@@ -1,11 +1,12 @@
 // RunSummary: where a run's time went, as mean seconds per steady step, by cause and by rank.
 //
-// A mean over the stages of the pipeline; each stage counts as the mean over its replicas. The parts sum to the step:
+// Each part is the mean over the stages of the pipeline, where a stage counts as the mean over its replicas. The parts
+// sum to the step:
 //   step = compute + optimizer + checkpoint + core wait + bubble + imbalance + exposed transfers + communication +
 //          unexplained
 //
-//   compute            forward + recompute + backward, as measured, without core wait. With CompareWithCosts:
-//                      the costs' prediction + slower
+//   compute            forward + recompute + backward, as measured, without core wait. After CompareWithCosts these
+//                      three are the costs' predictions, and compute also includes slower
 //   slower             compute that exceeds the prediction of a profile or a machine's costs; negative if it was faster
 //   optimizer          clearing gradients and the update, without core wait
 //   checkpoint         just before the update: copying what a checkpoint that is being written has not read yet, and
@@ -36,7 +37,7 @@
 
 namespace hadal {
 
-// The parts of a step, named in order by kTimeParts.
+// The parts of a step in seconds. kTimeParts has their names, in the same order.
 struct TimeParts {
   double forward = 0, recompute = 0, backward = 0, slower = 0, optimizer = 0, core_wait = 0, checkpoint = 0;
   double bubble = 0, imbalance = 0, exposed_transfers = 0;
@@ -93,8 +94,8 @@ absl::StatusOr<RunSummary> Summarize(const RunRecord& run);
 // micro-batches.
 std::string DescribeSlowStage(const RunSummary& summary);
 
-// A stage's time for computing in a step, by a profile or a machine's description: at full speed, with nothing else
-// running.
+// A stage's compute time in a step as predicted from a profile or a machine's description: at full speed, with
+// nothing else running.
 struct ComputeCosts {
   double forward = 0, recompute = 0, backward = 0;  // seconds, mean over the replicas
 
@@ -105,9 +106,9 @@ struct ComputeCosts {
 // summary.beyond_costs. Does nothing if the summary has no stage times, or those of another number of stages.
 void CompareWithCosts(const std::vector<ComputeCosts>& costs, RunSummary& summary);
 
-// The prediction of `hadal plan` for a finished run's own config and ranks, from a profile or a machine's description,
-// beside what was measured. The prediction takes micro-batches to be as full as the profile's, as they are if run and
-// profile read the same corpus.
+// The prediction of `hadal plan` for a finished run's own config and ranks, from a profile or a machine's
+// description, beside what was measured. The prediction assumes that micro-batches are as full as the profile's,
+// which is so if run and profile read the same corpus.
 // `hadal train --profile FILE --machine FILE` stores both files in the run directory, so that the report finds them.
 struct RunPrediction {
   LayoutPrediction layout;
@@ -117,7 +118,7 @@ struct RunPrediction {
   double measured_seconds = 0;  // per step
   double model_tflops = 0;      // TFLOP/s of all ranks: operations of the model, without recomputation
   double utilisation = 0;       // the same as a share of the ranks' peak in matrix products (StepCosts::peak_flops)
-  double roofline_share = 0;    // of the measured step: the predicted cost of all sublayers, spread over the ranks
+  double roofline_share = 0;    // predicted seconds of all sublayers / ranks, as a share of the measured step
   // [S] per step at full speed: a profile's seconds divided by the ratio of the run's threads to the profile's.
   std::vector<ComputeCosts> compute;
 

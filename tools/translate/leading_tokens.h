@@ -1,5 +1,5 @@
 // The tokens that stand before a source, and those that an output must begin with: the language tags of a direction
-// (runtime/data/language_tags.h), and a line of text that --prefix gives. Thread safety: pure.
+// (runtime/data/language_tags.h), and the text of --prefix. Thread safety: the functions are pure.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ namespace hadal {
 // model with a dictionary can read only text that is already cut into such pieces.
 class UnknownTokens {
  public:
-  // Counts `tokens`, a text's token ids in `vocabulary`. Does nothing if that is no dictionary.
+  // Counts `tokens`, a text's token ids in `vocabulary`. Does nothing if `vocabulary` is not a dictionary.
   void Count(const Vocabulary& vocabulary, std::span<const int32_t> tokens) {
     if (vocabulary.kind() != VocabularyKind::kDictionary) return;
     tokens_ += std::ssize(tokens);
@@ -55,7 +55,8 @@ struct DirectionTags {
   std::vector<int32_t> source, target;  // one id or none
 };
 
-// Errors: InvalidArgument naming a tag that the model's vocabularies lack, and those they have.
+// Returns the ids of the direction's tags of kind `tags`. Errors: InvalidArgument naming a tag that the model's
+// vocabularies lack, and those they have.
 absl::StatusOr<DirectionTags> FindDirectionTags(const ModelCheckpoint& checkpoint, LanguageTags tags,
                                                 const Direction& direction);
 // The same for the direction "en-de" and the kind ChosenTags(checkpoint, tags, …). If `direction` is "" and the kind is
@@ -63,7 +64,7 @@ absl::StatusOr<DirectionTags> FindDirectionTags(const ModelCheckpoint& checkpoin
 absl::StatusOr<DirectionTags> FindDirectionTags(const ModelCheckpoint& checkpoint, std::optional<LanguageTags> tags,
                                                 std::string_view direction);
 
-// Adds --direction and --tags to a subcommand. `help`: what --direction says.
+// Adds --direction and --tags to a subcommand. `help`: the help text of --direction.
 void AddDirectionOptions(Command command, const char* help, std::string& direction, std::optional<LanguageTags>& tags);
 
 // Returns the tokens that an output must begin with: `text` encoded with `vocabulary`, as pieces of a SentencePiece
