@@ -1,7 +1,7 @@
 // The operations of a device: a table with one function for each operation of this folder, with the same arguments.
 //
 // Each operation's dispatcher (<op>.cc) checks its arguments and calls the CPU's kernel or, for a stream of a device,
-// the table's. Code that uses operations is the same for both, and a build without CUDA needs none of CUDA's symbols.
+// the table's. So layers call operations in one way on CPU and GPU, and a build without CUDA needs no CUDA symbols.
 // A null entry: the device lacks that kernel; layers/device_support.h refuses models that need it before a run starts.
 // cuda_host/operations.h fills the table.
 // Matrices and vectors are in device memory. Tokens, offsets, targets and all numbers are in host memory. An argument
@@ -68,11 +68,11 @@ struct DeviceKernels {
   DeviceKernel<HyperWriteBackwardArgs> hyper_write_backward = nullptr;
   DeviceKernel<LinearForwardArgs> linear_forward = nullptr;
   DeviceKernel<LinearBackwardInputArgs> linear_backward_input = nullptr;
-  // May reorder `products`. REQUIRES: their destinations differ. `batch`: the second stages of their sums over rows are
-  // appended to it; null: they run at once.
+  // May reorder `products`. REQUIRES: no two products have the same destination. `batch`: gets the second stages of
+  // the products' sums over rows, to be launched later (gradient_batch.h); null: this call launches them.
   void (*linear_backward_weights)(const Stream& stream, std::span<LinearBackwardWeightArgs> products,
                                   GradientBatch* batch) = nullptr;
-  // Merges with one destination are added in the span's order.
+  // Merges that have the same destination are added to it in the order of `merges`.
   void (*merge_columns)(const Stream& stream, std::span<const ColumnMerge> merges) = nullptr;
   DeviceKernel<MuonMomentumArgs> muon_momentum = nullptr;
   DeviceKernel<MuonStepArgs> muon_step = nullptr;
@@ -104,7 +104,7 @@ struct DeviceKernels {
   int64_t widest_head = 0;     // most columns of a head in attention
 };
 
-// Runs the stream's device's kernel, or without a device the CPU's.
+// Runs the kernel `of_device` from the table of the stream's device, or `of_cpu` if the stream has no device.
 template <typename Args>
 void RunKernel(const Stream& stream, DeviceKernel<Args> DeviceKernels::*of_device, DeviceKernel<Args> of_cpu,
                const Args& args) {

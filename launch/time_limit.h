@@ -1,13 +1,14 @@
-// The time limit of a job: when it is reached, the run saves and exits with 85, as on a signal. Measured on a monotonic
-// clock: setting the machine's clock during the run changes nothing.
+// The time limit of a job: when it is reached, the run saves and exits with 85, as on a signal. A monotonic clock
+// measures the time left, so setting the machine's clock during the run changes nothing.
 //
 // The limit is the earlier of two times: `--stop-after 3h55m` after the job's start, and Slurm's end of the job
 // (SLURM_JOB_END_TIME) less a margin, a tenth of the job's time but at most 5 minutes. If a supervisor restarts the
-// job, the time counts from its first start; after a requeue by Slurm, from the new start. A SLURM_JOB_END_TIME in the
-// past is ignored: it belongs to another job, from whose terminal this one was started. A run that reaches the limit
-// is to be continued, unlike one that stop.minutes ends as done (exit code 0).
-// Limitation: checked where a step's gradient norms are exchanged, and before a validation (pipeline/trainer.h). The
-// margin must cover the longest interval between these, a step or a validation, and a save.
+// run, --stop-after counts from the job's first start; after a requeue by Slurm, from the new start. A
+// SLURM_JOB_END_TIME in the past is ignored: it is then of another Slurm job, in whose shell this one was started. A
+// run that reaches the limit is to be continued; one that reaches the config's stop.minutes is done (exit code 0).
+// Limitation: the limit is checked only where a step's gradient norms are exchanged, and before a validation
+// (pipeline/trainer.h). The margin must cover the longest interval between two checks (a step or a validation) and a
+// save.
 // Thread safety: any thread.
 #pragma once
 
@@ -30,13 +31,13 @@ class TimeLimit {
   // Errors: InvalidArgument (not a duration, or not positive).
   static absl::StatusOr<TimeLimit> Make(const std::string& stop_after);
 
-  absl::Time at() const { return at_; }  // by the clock at the start; absl::InfiniteFuture(): no limit
+  absl::Time at() const { return at_; }  // by the machine's clock at Make; absl::InfiniteFuture(): no limit
   bool Reached() const { return since_start_.Seconds() >= seconds_; }
 
  private:
   TimeLimit(absl::Time at, absl::Time now) : at_(at), seconds_(absl::ToDoubleSeconds(at - now)) {}
   absl::Time at_ = absl::InfiniteFuture();
-  double seconds_ = std::numeric_limits<double>::infinity();  // from the start
+  double seconds_ = std::numeric_limits<double>::infinity();  // from Make to the limit
   Stopwatch since_start_;
 };
 

@@ -1,7 +1,7 @@
 // LayerCombination computes the input of a layer as a learned linear combination of the outputs of all earlier layers,
 // not only of the last one (DLCL, Wang et al. 2019):
 //
-//   y_0 the embedding, y_k the output of layer k = 1 … n of a stack; row l of the weights W, l = 0 … n
+//   y_0 is the embedding, y_k the output of layer k = 1 … n of a stack; W[l,k] are the weights, l = 0 … n, k ≤ l
 //   pre-norm    z_0 = y_0, z_k = LN_k(y_k); layer l + 1 reads Σ_{k≤l} W[l,k]·z_k;
 //               the stack ends with LN(Σ_{k≤n} W[n,k]·z_k)
 //   post-norm   z_k = y_k; layer l + 1 reads LN_l(Σ_{k≤l} W[l,k]·z_k), without the norm for l = 0;
@@ -15,7 +15,8 @@
 // layers read the history; they add to its gradient in descending order.
 // Shapes: history [(l + 1)·R, d], sum [R, d]; R the rows of the stack. Storage: the history as the stack's residual
 // stream, its gradient in fp32, because several layers add to it.
-// The combination after the stack is a part (chunk_part.h): x the history, y the sum. The others are parts of segments.
+// The combination after the stack is a ChunkPart of its own (chunk_part.h): x is the history, y the sum. Segments
+// contain the other combinations and call Combine and BackwardInput.
 // Thread safety: const after construction.
 #pragma once
 
@@ -36,8 +37,8 @@ class LayerCombination final : public ChunkPart {
   int64_t entries() const { return entries_; }  // l + 1
   int64_t saved_bytes() const override { return Views(nullptr, rows_).bytes; }
 
-  // y = the sum after its norm (=), stored as the residual stream, or after the stack as products read it. May not
-  // alias the history.
+  // y (=) [R, d]: the sum, normed if there is a norm; stored as the residual stream, or after the stack in the type
+  // that products read. May not alias the history. `saved`: saved_bytes() bytes for the backward pass.
   void Combine(const Stream& stream, const ParameterStore& parameters, ConstAnyMatrix history, std::byte* saved,
                AnyMatrix y) const;
   void Forward(const SublayerContext& context, const PartTensors& tensors) const override {
@@ -55,7 +56,7 @@ class LayerCombination final : public ChunkPart {
   };
   Saved Views(std::byte* saved, int64_t rows) const;
 
-  int32_t weights_;  // parameter
+  int32_t weights_;  // the parameter: row l of W
   PlainNorm norm_;   // of the sum
   int64_t entries_, rows_, d_model_;
   Storage residual_storage_;

@@ -7,8 +7,8 @@
 //
 // If products read bf16 (ModelPlan::read_storage), every rank that uses a weight has a rounded copy of it. Its fp32
 // values are the *master*, which Adam updates and checkpoints store. A rank has masters only for the slices that it
-// updates (ZeRO-1), and none for tables that belong to another stage. Parameters that only other kernels read are fp32
-// on every rank.
+// updates (ZeRO-1), and none for tables that belong to another stage. Parameters that no product reads are fp32 on
+// every rank.
 //
 //   if products read fp32   weights  w w w …                              all parameters
 //   if products read bf16   rounded  r r r … | tables of other stages     parameters that products read
@@ -76,14 +76,14 @@ class ParameterStore {
   // Sets the addresses. Must be called once.
   void Bind(const Arena& arena) { hadal::Bind(arena, rounded_, masters_, weights_, gradients_); }
 
-  // Returns the parameters whose first use is on this stage, which therefore stores their state; ascending.
+  // Returns the parameters whose first use is on this stage, so that this stage stores their state; ascending.
   const std::vector<int32_t>& owned() const { return owned_; }
   bool Holds(int32_t parameter) const { return weight_offset_[parameter] >= 0; }
 
-  // The fp32 weight of a parameter: [rows, columns], or [rows] for vectors. REQUIRES: all of it is on this rank (aborts
-  // otherwise).
+  // The fp32 weight of a parameter: [rows, columns], or [rows] for vectors. REQUIRES: all its fp32 values are on this
+  // rank, not packed (aborts otherwise).
   Matrix Weight(int32_t parameter) const { return FusedWeight(parameter, 1); }
-  // As Weight, for a vector. Empty for −1, a parameter that the model lacks, as in all functions that return vectors.
+  // As Weight, for a vector. Empty for −1, a parameter that the model lacks; so are biases and vectors of gradients.
   Vector WeightVector(int32_t parameter) const { return FusedWeightVector(parameter, 1); }
   // `count` consecutive parameters of equal width as one matrix [sum of rows, columns]; vectors as one vector.
   Matrix FusedWeight(int32_t first, int32_t count) const;
@@ -91,21 +91,21 @@ class ParameterStore {
   // The fp32 values of a slice; empty if they are not on this rank.
   Vector WeightSlice(int32_t parameter, int64_t slice) const;
 
-  // As FusedWeight, in the type that products read: rounded, fp32 or in panels.
+  // As FusedWeight, in the type that products read: rounded to bf16, fp32, or in panels (after PackWeights).
   ConstAnyMatrix ProductWeight(int32_t first, int32_t count = 1) const;
   ConstAnyVector ProductBias(int32_t first, int32_t count = 1) const;
   // The rounded copy of a slice; empty if there is none.
   VectorOf<BFloat16> RoundedSlice(int32_t parameter, int64_t slice) const;
-  // Returns a weight in the type that kernels read, [1, elements]; sent to ranks that do not update it.
+  // Returns a weight in the type that kernels read, [1, elements]: the bytes sent to ranks that do not update it.
   AnyMatrix AsRead(int32_t parameter) const;
-  // Rearranges the weights of sublayers' products for LinearForward (PackWeight), where their rows allow it and
-  // products read fp32. Their values can then be read by ProductWeight alone. REQUIRES: kInference; memory of the CPU;
-  // called once.
+  // Rearranges fp32 weights of attention and feed-forward for LinearForward (PackWeight), in sublayers whose weights
+  // all have a multiple of kPackedRows rows. Only ProductWeight can then read these. REQUIRES: kInference; memory of
+  // the CPU; called once.
   void PackWeights();
   // Rounds all masters on this rank, if there are any.
   void RoundMasters(const Stream& stream) const;
 
-  // The gradient of a parameter that only its owner uses.
+  // The fp32 gradient of a parameter that only its own sublayer uses: not of a table (TableGradient).
   Matrix Gradient(int32_t parameter) const { return View(gradients_, gradient_offset_[parameter], parameter); }
   Vector GradientVector(int32_t parameter) const { return FusedGradientVector(parameter, 1); }
   Matrix FusedGradient(int32_t first, int32_t count) const {
@@ -121,14 +121,14 @@ class ParameterStore {
   struct GradientRange {
     int32_t sublayer = 0, table = -1;  // table: the parameter; −1: the sublayer's own
     int64_t begin = 0, elements = 0;
-    int64_t tied_offset = -1;  // if other sublayers use the table, too: where the use lies among all such; else −1
+    int64_t tied_offset = -1;  // if other sublayers use the table, too: offset among this rank's tied uses; else −1
   };
   // Of the parameters that kernels read as `storage`, ascending.
   const std::vector<GradientRange>& gradient_ranges(Storage storage) const {
     return gradient_ranges_[storage == Storage::kBFloat16 ? 0 : 1];
   }
   const GradientRange& TableRange(int32_t sublayer, int32_t parameter) const;
-  int64_t tied_floats() const { return tied_floats_; }  // of all with a tied_offset
+  int64_t tied_floats() const { return tied_floats_; }  // elements of all ranges with a tied_offset
 
   // All gradients of this rank as one range. Zeroed at the start of a step; scratch after the step (runtime/arena.h).
   Vector AllGradients() const { return {gradients_, gradient_floats_}; }
@@ -136,7 +136,8 @@ class ParameterStore {
   const ModelPlan& plan() const { return plan_; }
 
  private:
-  // Assigns places to the parameters that kernels read as `storage`. Returns the number of elements of their weights.
+  // Assigns offsets to the weights and gradients of the parameters that kernels read as `storage`. Returns the number
+  // of elements of these weights, gaps for alignment included.
   int64_t Place(const std::vector<int32_t>& sublayers, Storage storage);
   // Reserves fp32 masters for the rounded elements [begin, end), after the masters reserved so far.
   void AddMasters(int64_t begin, int64_t end);

@@ -72,7 +72,8 @@ bool TakeList(std::string_view& in, Values& values) {
   return TakeValues(in, std::span(values));
 }
 
-// The fields of a record, std::tie(record.number, record.text): strings and vectors as lists, all else as values.
+// Writes the fields of a record, given as std::tie(record.number, record.text): strings and vectors as lists, all
+// other fields as values.
 template <typename... Fields>
 void AppendFields(const std::tuple<Fields...>& fields, std::string& out) {
   const auto append = [&out](const auto& field) {

@@ -1,8 +1,8 @@
-// Measurements of one recorded step: each series has one value per sublayer.
+// Measurements of one recorded step: each series has one value per sublayer; model_update is a single number.
 //
 //   in the step's micro-batches (Frobenius norms over all rows; gradients of the mean loss per target token):
 //     parameter_gradient     ‖∂L/∂W‖ of the sublayer's parameters
-//     update_ratio           ‖ΔW‖ / ‖W‖: the change by one update over the parameters after it
+//     update_ratio           ‖ΔW‖ / ‖W‖: the change by this update, divided by the parameters after it
 //     output_gradient        ‖∂L/∂x‖ of the residual stream after the sublayer
 //     norm_output_gradient   ‖∂L/∂n‖ of its LayerNorm's output
 //     norm_input_gradient    ‖∂L/∂s‖ of its LayerNorm's input (B2T, arXiv 2206.00330, figure 4)
@@ -64,7 +64,7 @@ struct DepthMetrics {
   int64_t step = 0;
   int64_t update = 0;                                        // updates applied so far, including this step
   std::optional<double> model_update;                        // ‖ΔF‖
-  double seconds = 0;                                        // time of the probe and of gathering; not in the step's
+  double seconds = 0;                                        // of probe and gathering; not part of the step's time
   std::array<std::vector<float>, kDepthSeriesCount> series;  // each [encoder_sublayers + decoder_sublayers], or empty
 
   std::vector<float>& operator[](DepthSeries s) { return series[static_cast<size_t>(s)]; }

@@ -2,9 +2,9 @@
 // to a MetricsSink. Sinks are in tools/output (metrics.jsonl, TensorBoard, the progress line).
 //
 // Conventions: loss and nll are natural-log means over the step's target tokens (`loss` with label smoothing, `nll`
-// without); perplexity = exp(nll). A missing value is an empty optional or an empty vector, never a special number. A
-// value that is not finite is passed on as it is; each sink decides how to show it. `step` counts from 1 in every
-// record: the step that was just done, whether or not its update was applied; 0: before the first one.
+// without); perplexity = exp(nll). A missing measurement is an empty optional or an empty vector, never a special
+// number. A value that is not finite is passed on as it is; each sink decides how to show it. In every record `step`
+// is the step that was just done, counted from 1, whether or not its update was applied; 0: before the first step.
 // Threads: one thread at a time calls a sink, in step order. Calls may write to a file or a terminal; none waits for a
 // peer. A sink must not change training: it returns nothing, and reports its own errors through Flush().
 #pragma once
@@ -120,7 +120,7 @@ struct ValidationMetrics {
   int64_t step = 0;
   double nll = 0;
   double perplexity = 0;
-  std::optional<double> accuracy;           // of an encoder alone: the share of masked tokens that are the likeliest
+  std::optional<double> accuracy;           // encoder alone: share of masked tokens whose logit no other exceeds
   std::optional<TranslationScores> scores;  // of all translated sentences together
   bool best = false;                        // whether it is the best so far
   bool by_nll = true;                       // the best by nll; false: by a score

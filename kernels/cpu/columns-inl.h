@@ -24,8 +24,9 @@ using FloatTag = hn::ScalableTag<float>;
 using OneFloatTag = hn::CappedTag<float, 1>;
 using FloatVec = hn::Vec<FloatTag>;
 
-// Calls body(d, column) for columns [begin, end): whole vectors first, then one lane at a time. For element-wise
-// bodies: a lane rounds the same in both forms, so a result does not depend on its column or on `begin`.
+// Calls body(d, column) for columns [begin, end): whole vectors first, then single lanes; d is the Highway tag of the
+// vector that starts at `column`, FloatTag or OneFloatTag. For element-wise bodies: a lane rounds the same with both
+// tags, so a result does not depend on its column or on `begin`.
 template <typename Body>
 HWY_INLINE void ForColumns(int64_t begin, int64_t end, const Body& body) {
   const FloatTag d;
@@ -70,9 +71,10 @@ struct PartialSums {
   }
 };
 
-// Sums of kTerms kinds over the columns [0, width) of a row: sums[k] = Σ_c of the k-th term that term(d, c, terms) sets
-// for the columns from c. Order, on every instruction set: column c is added to lane c mod 16 of chain
-// (c / 16) mod kChains, in ascending order; then the chains as (0 + 1) + (2 + 3); then the lanes (PartialSums::Sum).
+// Computes kTerms sums over the columns [0, width) of a row: sums[k] = Σ_c of term k at column c. term(d, c, terms)
+// sets terms[k], a vector of tag d, for the columns from c. Order, on every instruction set: column c is added to lane
+// c mod 16 of chain (c / 16) mod kChains, in ascending order; then the chains as (0 + 1) + (2 + 3); then the lanes
+// (PartialSums::Sum).
 template <int kTerms, int kChains, typename Term>
 HWY_INLINE void SumColumnTerms(int64_t width, float (&sums)[kTerms], const Term& term) {
   static_assert(kChains == 2 || kChains == 4);

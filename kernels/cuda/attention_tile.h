@@ -27,7 +27,8 @@ inline constexpr int kBlockRows = kWidth <= 64 ? kAttentionTileRows : kAttention
 template <int kWidth>
 inline constexpr int kBlocksOfTile = kAttentionTileRows / kBlockRows<kWidth>;
 
-// Returns the number of blocks that share the tiles of one head. `heads`: H times the blocks that share a tile.
+// Returns the x size of a launch's grid: the number of blocks among which the list of tiles is divided. `heads`: the
+// grid's y size. `tile_capacity`: the length of the list.
 inline int64_t BlocksForTiles(const AttentionShape& shape, int64_t tile_capacity, int64_t heads) {
   const int64_t most = shape.most_blocks > heads ? shape.most_blocks / heads : 1;
   return tile_capacity < most ? tile_capacity : most;
@@ -60,8 +61,8 @@ HADAL_DEVICE AttentionTile PartOfBlock(AttentionTile tile) {
   return tile;
 }
 
-// The rows of the other side that rows [first, last] of one see, counted from their sentence's first one: keys of
-// queries, or queries of keys. A loop over them begins at a multiple of kOtherRows.
+// Rows [begin, end) of the other side: the keys that queries `first` to `last` (inclusive) see, or the queries that
+// see keys `first` to `last`. Rows count from the sentence's first row. loop_begin() is a multiple of kOtherRows.
 struct SeenRows {
   int begin, end;
 
@@ -94,8 +95,8 @@ HADAL_DEVICE float AttentionExp(float x) {
 }
 
 // Copies rows [first, first + kTileRows) and columns [column, column + width) of `from`, times `factor`. Rows from
-// `end` on read as 0. With `rotary` the columns turn; row `begin` has position 0. Every thread of the block must call
-// it and then Barrier.
+// `end` on read as 0. With `rotary` the columns are rotated; row `begin` has position 0. Every thread of the block
+// must call it and then Barrier.
 template <int kWidth, int kTileRows, typename T>
 HADAL_DEVICE void LoadTile(Shared<float> tile, const DeviceMatrix<const T>& from, int64_t first, int64_t end,
                            int64_t column, int width, float factor, const DeviceRotary& rotary = {},
@@ -151,7 +152,7 @@ HADAL_DEVICE void DotRows(Shared<float> own, int row, Shared<float> other, int g
   }
 }
 
-// A thread's columns of a sum of rows: its group's run of four of every sixteen.
+// A thread's columns of a sum of rows: columns 16·k + 4·group to 16·k + 4·group + 3, for each k.
 template <int kWidth>
 struct OwnColumns {
   float v[kWidth / kGroups] = {};
@@ -170,8 +171,9 @@ HADAL_DEVICE void AddWeightedRows(Shared<float> weights, int row, Shared<float> 
   }
 }
 
-// Turns a thread's columns of a gradient back, at `position`; `exists`: the row has one. `tile` [rows of the block,
-// kWidth] is overwritten. Every thread of the block must call it.
+// Rotates a thread's columns of a gradient back, by the angles of `position`. `exists`: false for rows after the
+// tile's last one, which have no position. `tile` [rows of the block, kWidth] is overwritten. Every thread of the block
+// must call it.
 template <int kWidth>
 HADAL_DEVICE void TurnBack(const DeviceRotary& rotary, int64_t position, bool exists, Shared<float> tile, int row,
                            int group, OwnColumns<kWidth>& values) {
@@ -225,12 +227,12 @@ HADAL_DEVICE uint32_t BitsBelow(int first, int end) {
   const int count = end - first;
   return count >= kRowsOfThread ? 0xFFu : count > 0 ? (1u << count) - 1 : 0u;
 }
-// The same if `first` + j is one of `seen`.
+// Returns a mask with bit j, j < 8, set if `first` + j is one of `seen`.
 HADAL_DEVICE uint32_t BitsOfSeen(int first, const SeenRows& seen) {
   return BitsBelow(first, seen.end) & ~BitsBelow(first, seen.begin);
 }
 
-// Sums over the four threads of a row.
+// Returns the sum of x over the four threads of a row.
 HADAL_DEVICE float SumOfRow(float x) {
   x += ShuffleXor(x, 1);
   return x + ShuffleXor(x, 2);

@@ -10,7 +10,7 @@
 
 namespace hadal::cuda {
 
-// The columns c and c + h of a head, which turn together.
+// The columns c and c + h of a head after a rotation; Turned rotates them together.
 struct TurnedPair {
   float low, high;
 };
@@ -18,8 +18,8 @@ HADAL_DEVICE TurnedPair Turned(float low, float high, float cosine, float sine) 
   return {MulAdd(-high, sine, low * cosine), MulAdd(low, sine, high * cosine)};
 }
 
-// Returns column `column` of one head's row, whose value is x, after turning at `position`; loads the pair's other
-// column.
+// Returns column `column` of one head's row, whose value is x, rotated for `position`. Loads the pair's other column
+// from `head`, the address of the head's column 0 in that row.
 template <typename T>
 HADAL_DEVICE float TurnedColumn(const DeviceRotary& rotary, DevicePointer<const T> head, int column, float x,
                                 int64_t position) {

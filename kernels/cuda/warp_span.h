@@ -29,7 +29,8 @@ struct WarpSpan {
   }
 };
 
-// The span of the calling warp. Every warp of a launch has one.
+// Returns the span of the calling warp: warp w of the launch has the elements from 256·w on. The span is empty if
+// these are beyond the array's end.
 HADAL_DEVICE WarpSpan ThisWarpSpan(int64_t size) {
   return {(BlockX() * ThreadsInBlock() + ThreadIndex()) / kWarp * WarpSpan::kElements, size};
 }
@@ -44,6 +45,7 @@ HADAL_DEVICE Eight LoadRuns(DevicePointer<const float> from, const WarpSpan& spa
   }
   return result;
 }
+// Stores the lane's two runs, rounded to T. REQUIRES: as LoadRuns.
 template <typename T>
 HADAL_DEVICE void StoreRuns(DevicePointer<T> to, const WarpSpan& span, const Eight& values) {
   StoreFourAligned(to + span.run(), values.v);

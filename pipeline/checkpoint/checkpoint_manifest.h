@@ -1,8 +1,8 @@
 // The manifest of a checkpoint: one JSON file, written last. A directory is a checkpoint if it has a valid manifest.
 //
-// It lists the contents (progress, settings, parameters), the files with their slices in order, and checksums: the
-// CRC32C of every file, of its header and of every slice, so that a rank can verify its part without reading other
-// ranks' data. The last field of the manifest is the CRC32C of everything before it.
+// The manifest lists the contents (progress, settings, parameters), the files with their slices in order, and
+// checksums: the CRC32C of every file, of its header and of every slice, so that a rank can verify its part without
+// reading other ranks' data. The last field of the manifest is the CRC32C of everything before it.
 //
 //   {"format": 1, "plan_hash": …, "slice_elements": 1048576, "attempt": "…", "time": "2026-01-31T12:00:00Z",
 //   "time_unix_seconds": …,
@@ -92,13 +92,13 @@ std::string StateKey(StateKind kind, const std::string& parameter_name, int64_t 
 // Statistics of the losses of all applied updates so far, in nats per target token with label smoothing; recent losses
 // have more weight (run_health.h).
 struct LossTrend {
-  int64_t losses = 0;  // how many
+  int64_t losses = 0;  // their number
   double mean = 0;
   double variance = 0;
   bool operator==(const LossTrend&) const = default;
 };
 
-// The score of a validation, by the metric that a run's best checkpoints are chosen by.
+// The score of the validation after `step`, in the metric by which the run chooses its best checkpoints.
 struct ScoredStep {
   int64_t step = -1;
   double score = 0;
@@ -110,17 +110,17 @@ struct TrainingProgress {
   int64_t step = 0;        // steps done; determines data and random numbers; always advances
   int64_t update = 0;      // updates applied: Adam's t, learning rate
   uint64_t seed = 0;       // the key of every Philox stream
-  double epochs_done = 0;  // whole epochs + share of the current one's samples
+  double epochs_done = 0;  // whole epochs + the share of the current epoch's samples that have been read
   // How far the training data have been read, and which data these are. Checkpoints of older versions have neither.
   DataPlace place;
   DataIdentity training_data;
   int64_t samples_seen = 0;
   int64_t target_tokens_seen = 0;
-  double training_seconds = 0;                                      // time spent in steps, over all attempts
+  double training_seconds = 0;                                      // time spent in steps, in all attempts (starts)
   double validation_nll = std::numeric_limits<double>::infinity();  // of these weights; infinity: not measured
   DataIdentity validation_data;                                     // on which validation_nll and `best` were measured
   std::string validation_metric = "nll";  // of `best`: "nll", or "bleu" or "chrf" and how it is measured
-  std::vector<ScoredStep> best;           // best first; of equal ones the earlier. At most checkpoint.keep_best
+  std::vector<ScoredStep> best;           // best first, of equal ones the earlier first; at most checkpoint.keep_best
   int32_t validations_without_improvement = 0;
   // Whether this step's validation was skipped because the run was stopping. The resumed run does it first.
   bool validation_due = false;

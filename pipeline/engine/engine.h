@@ -43,7 +43,8 @@ namespace hadal {
 // its chunks, and scratch. It does not communicate. Adam's moments are in stage_state.h.
 class Stage {
  public:
-  // `plan` and `pipeline` must outlive the stage. A stage for inference has no gradients and keeps no activations.
+  // Reserves the memory in `layout`; Bind sets the addresses. `plan` and `pipeline` must outlive the stage. A stage
+  // for inference has no gradients and keeps no activations.
   Stage(const ModelPlan& plan, const PipelineLayout& pipeline, int rank, const Stream& stream, Purpose purpose,
         ArenaLayout& layout);
   absl::Status Bind(const Arena& arena);
@@ -103,7 +104,7 @@ struct RankParts {
   Channels channels;
   TiedTables tied;
   ReplicaReduction reduction;
-  std::optional<DecoderParts> decoder;  // for validations, if the plan has one
+  std::optional<DecoderParts> decoder;  // for validations that translate (PipelineLayout::decoder)
 };
 
 // The arguments of Engine::Create. Everything referenced must outlive the engine.
@@ -114,8 +115,8 @@ struct EngineSetup {
   Purpose purpose = Purpose::kTraining;
   Communicator& world;
   absl::Duration timeout;  // of each wait for a peer
-  // The communicator of the same ranks for device memory, connected as TransferGroups says (process_grid.h). Null if
-  // messages are in host memory (no pipeline.device_transfers).
+  // A communicator of the same ranks that sends device memory, connected between the pairs of TransferGroups
+  // (process_grid.h). Null if messages pass through host memory (pipeline.device_transfers is false).
   Communicator* device_communicator = nullptr;
   int64_t arena_gap_bytes = 0;  // for tests: see ArenaLayout
 };
@@ -135,12 +136,12 @@ class Engine {
   int64_t arena_bytes() const { return arena_.bytes(); }
   const Arena& arena() const { return arena_; }
   const ArenaLayout& layout() const { return parts_.layout; }
-  // Translates with the current weights (decode/decoder.h). Null if the plan has no decoder. Use it only between calls
+  // Translates with the current weights (decode/decoder.h). Null if no decoder was planned. Use it only between calls
   // of the engine: it overwrites the engine's scratch, gradients included.
   DecoderParts* decoder() { return parts_.decoder ? &*parts_.decoder : nullptr; }
   // Device memory that recorded graphs take, measured as the fall of the device's free memory.
   int64_t graph_bytes() const;
-  // The buffer into which training steps record their events while it is on (default: off).
+  // The trace buffer. While tracing is on (default: off), training steps record their events in it.
   TraceBuffer& trace() { return trace_; }
   // Sets the observer of the tensors of all following steps and evaluations; null: none. It changes no bit.
   void Observe(DepthObserver* observer) { observer_ = observer; }
@@ -154,7 +155,7 @@ class Engine {
   absl::StatusOr<StepResult> TrainingStep(std::span<const PackedBatch> batches, const StepScalars& scalars,
                                           const UpdateSettings& update);
 
-  // Returns the loss sums of all batches; forward only, without dropout. Replicas share the batches, and sums are added
+  // Returns the loss sums of all batches; forward only, without dropout. Each replica runs a share; sums are added
   // in the order of the batches, so every rank gets the same bits, on every grid. Changes no state.
   // `row_nll`: if not null, on the head's rank it receives the nll of every target row of this replica's batches.
   // `of_batches`: if not null, it receives the sums of each batch, on every rank.

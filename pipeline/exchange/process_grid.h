@@ -1,9 +1,9 @@
 // ProcessGrid gives each rank of a training run two communicators: one of the stages of its replica (its pipeline), one
 // of the replicas of its stage.
 //
-// They are group communicators (group_communicator.h) over the world's. No pair of ranks communicates through both, so
-// their tags cannot collide.
-// Threads: those of the communicators. Blocking: none.
+// Both are group communicators (group_communicator.h) whose parent is the world communicator; with one replica the
+// pipeline is the world communicator itself. No pair of ranks is in both groups, so their tags cannot collide.
+// Threads: as the communicators. Blocking: none.
 #pragma once
 
 #include <optional>
@@ -20,7 +20,7 @@ namespace hadal {
 
 class ProcessGrid {
  public:
-  // `world` must outlive the grid.  REQUIRES: world.size() = shape.ranks().
+  // `world` must outlive the grid. REQUIRES: world.size() = shape.ranks().
   ProcessGrid(Communicator& world, const GridShape& shape);
   ProcessGrid(const ProcessGrid&) = delete;
   ProcessGrid& operator=(const ProcessGrid&) = delete;
@@ -41,14 +41,14 @@ class ProcessGrid {
   GroupCommunicator replicas_;
 };
 
-// Lists which ranks exchange device memory, in groups for NcclCommunicator::Create: the stages of each replica
-// (neighbours in the pipeline, and the owner of a tied table with the ranks that use it), for messages, and the
-// replicas of each stage, for exchanges. So a rank is in at most two groups and has at most three links (two directions
-// of messages, and exchanges; runtime/comm/nccl_link.h), for every number of stages, replicas and chunks. A pure
-// function, the same on every rank. Ranks are world ranks; groups without pairs are omitted.
+// Lists which ranks exchange device memory, in groups for NcclCommunicator::Create: the stages of each replica, for
+// messages (pairs: neighbours in the pipeline, and the owner of a tied table with each rank that uses it), and the
+// replicas of each stage, for exchanges. So a rank is in at most two groups and has at most three links (two
+// directions of messages, and exchanges; runtime/comm/nccl_link.h), for every number of stages, replicas and chunks. A
+// pure function, the same on every rank. Ranks are world ranks; groups without pairs are omitted.
 std::vector<TransferGroup> TransferGroups(const ModelPlan& plan, const PipelineLayout& pipeline);
 
-// The most connections of any rank: two for each of its pairs, one per direction.
+// Returns the most NCCL connections of any rank: one per direction for each pair of `groups` that contains the rank.
 int MostConnections(std::span<const TransferGroup> groups);
 
 }  // namespace hadal

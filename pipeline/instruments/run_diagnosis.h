@@ -5,15 +5,15 @@
 // reported once when it begins, and once when it ends. A resumed run has no memory of it, so it reports again what
 // still holds.
 //
-//   no gradient in the encoder   its norm is less than 1e-3 of the decoder's in 3 blocks in a row.
-//                                Ends: more than 1e-2 in 3 blocks in a row
+//   no gradient in the encoder   the norm over its sublayers is less than 1e-3 of that over the decoder's in 3 blocks
+//                                in a row. Ends: more than 1e-2 in 3 blocks in a row
 //   vanishing (of each stack)    in 3 blocks in a row, each of the stack's lowest sublayers (a tenth of the stack, at
 //                                least 3) has a norm of less than 1e-4 of the stack's largest.
-//                                Ends: the same with 1e-3 is false in 3 blocks in a row
+//                                Ends: with 1e-3 in place of 1e-4 this is false in 3 blocks in a row
 //   loss of token frequencies    the mean nll of the last 5 blocks is at least H − 0.05 nats, and within 1% of that of
-//                                the 5 blocks before. Ends: it is less than H − 0.3
+//                                the 5 blocks before. Ends: that mean is less than H − 0.3
 //   jump of the loss             a block's nll is 0.5 nats above the lowest so far, that of the first step included
-//                                (too high a learning rate may spoil the first updates). It has no end
+//                                (too high a learning rate may spoil the first updates). Reported once; no end
 //
 // H is the entropy of the target tokens of the run's steps so far, −Σ p·ln p + (distinct − 1) / (2·tokens) (Miller
 // 1955): the nll of a model that knows how frequent each token is, and nothing else. 0.05 and 0.3 are the limits of
@@ -59,7 +59,7 @@ class RunDiagnosis {
     int blocks = 0;  // in a row that support the next phase
     int64_t since = 0;
   };
-  // A step, or a block by its first step.
+  // A step; or a block: its first step, with the mean nll of its steps.
   struct Point {
     int64_t step = 0, update = 0;
     double nll = 0, learning_rate = 0;
@@ -67,8 +67,8 @@ class RunDiagnosis {
 
   // Whether the updates so far can have moved the model.
   bool Moved() const;
-  // Takes a block into account. Returns whether the diagnosis begins or ends with it. `blocks`: how many in a row are
-  // needed.
+  // Updates `state` by the last block. `holds`: the block supports the diagnosis; `opposite`: it supports its end.
+  // Returns whether the diagnosis begins or ends with this block, the last of `blocks` such blocks in a row.
   bool Advance(bool holds, bool opposite, int blocks, State& state) const;
   double StackSquares(Stack stack) const;
   // How many of the stack's lowest sublayers in a row have less than `share` of its largest norm.
@@ -84,11 +84,11 @@ class RunDiagnosis {
   const RateOptions& rate_;
   std::vector<int32_t> sublayers_;  // of the plan, by place in StepMetrics::depth_gradient_norms
   std::vector<int64_t> token_counts_;
-  std::vector<Point> points_;    // of the block and the one before it
-  std::vector<double> squares_;  // [sublayers_] of the block
-  std::deque<Point> blocks_;     // the last ones since Moved(), at most 10: the first step, the mean nll
-  double learning_rates_ = 0;    // Σ
-  std::optional<Point> lowest_;  // of those of all blocks; at first the first step
+  std::vector<Point> points_;    // steps of the current block and of the one before it
+  std::vector<double> squares_;  // [sublayers_] squared gradient norms, summed over the current block's steps
+  std::deque<Point> blocks_;     // the last blocks since Moved(), at most 10; before that only the last one
+  double learning_rates_ = 0;    // Σ over the updates so far
+  std::optional<Point> lowest_;  // the block with the lowest nll; until one is lower, the first step
   bool jumped_ = false;
   State encoder_, frequencies_, vanishing_[2];  // [Stack]
 };

@@ -23,9 +23,9 @@ struct BeamOptions {
   double max_length_a = 0;      // longest translation without </s>: a·(source tokens with </s>) + b
   double max_length_b = 200;
   int32_t min_length = 1;                    // least number of tokens before </s>
-  int32_t no_repeat_ngram = 0;               // n: no sequence of n tokens occurs twice; 0: any may; not when sampling
+  int32_t no_repeat_ngram = 0;               // n: no sequence of n tokens occurs twice; 0: no limit; not with sampling
   std::optional<DrawOptions> sampling = {};  // empty: beam search
-  // As ModelOptions'.
+  // As in ModelOptions.
   int32_t start_token = 2;
   int32_t end_token = 2;
   bool reserved_ids = true;
@@ -43,10 +43,10 @@ struct DecoderOptions {
 
 // The sizes of decoding's buffers. A lane is a group of sentences that are translated together.
 struct DecodeCapacity {
-  int32_t lanes = 1;           // groups in progress at once
-  int32_t sentences = 1;       // of a group
-  int64_t rows = 0;            // of a step: sentences · beam, padded; on a device every step has this many
-  int64_t source_rows = 0;     // of a group's sources together, padded; on a device every group has this many
+  int32_t lanes = 1;           // lanes in progress at once
+  int32_t sentences = 1;       // most sentences of a lane
+  int64_t rows = 0;            // of a lane's step: sentences · beam, padded; on a device every step has this many
+  int64_t source_rows = 0;     // of a lane's sources together, padded; on a device every lane has this many
   int64_t longest_source = 0;  // rows of one sentence, with </s>; 1 (unused) for a language model
   int64_t longest_path = 0;    // positions of one hypothesis, with the leading </s>
   int64_t cache_rows = 0;      // of a lane (decode_capacity.h); row 0 is for padding rows
@@ -55,13 +55,13 @@ struct DecodeCapacity {
 // Errors: InvalidArgument naming the field, its value and the allowed range.
 absl::Status ValidateBeamOptions(const BeamOptions& options);
 
-// Length of the longest translation, without </s>, of a source of `source_rows` tokens (with </s>; 0: a language
-// model). It leaves a position for the translation's </s>.
+// Returns the most tokens, without </s>, of a translation of a source of `source_rows` tokens (with </s>; 0: a
+// language model). One of `max_positions` stays free for the translation's </s>.
 int64_t LongestTranslation(const BeamOptions& options, int64_t source_rows, int64_t max_positions);
 
-// The number of continuations that the model must return for each hypothesis: 2·beam, plus the four that the search
-// may exclude (<s>, <pad>, </s>, the mask token). Sampling reads the logits instead, and of the continuations only the
-// first, from whose log-probability and logit those of all tokens follow.
+// Returns the number of continuations that the model must return for each hypothesis: 2·beam, plus the tokens that
+// the search may exclude (<s>, <pad>, </s> and, if there is one, the mask token). Sampling reads the logits instead,
+// and of the continuations only the first: its log-probability and logit give the log-probabilities of all tokens.
 inline int32_t CandidatesPerHypothesis(const BeamOptions& options) {
   return options.sampling ? 1 : 2 * options.beam + (options.mask_token < 0 ? 3 : 4);
 }

@@ -12,7 +12,7 @@
 //
 // Rules of every schedule (schedule_check.h checks them):
 //   · a chunk runs forward, and runs backward, in ascending micro-batch order. Weight gradients then add up in the same
-//     order under every schedule, which makes schedules bit-identical;
+//     order under every schedule, so every schedule gives the same bits;
 //   · a backward is whole, or in two halves: an input half, which computes the gradient of the chunk's input, and a
 //     weight half, which computes the gradients of its weights. The weight halves of a rank run in the order of its
 //     input halves, and all have ended before a whole backward begins. The first global chunk's backwards are whole: it
@@ -67,7 +67,7 @@ struct ScheduleShape {
   int stages = 1;           // S: ranks of the pipeline
   int chunks = 1;           // v: chunks per rank
   int micro_batches = 1;    // M
-  bool free_links = false;  // messages between ranks count as taking no time, as between CPUs, where compute is slow
+  bool free_links = false;  // assume that messages take no time, as between CPUs, whose compute is slow
 
   int global_chunks() const { return stages * chunks; }
   int GlobalChunk(int rank, int chunk) const { return chunk * stages + rank; }
@@ -86,7 +86,7 @@ enum class Operation : int32_t {
   kReceiveBackward,  // the gradient of its output, from g + 1
   kBackward,
   kSendBackward,    // the gradient of its input, to g - 1
-  kBackwardInput,   // the half that computes this gradient
+  kBackwardInput,   // the half that computes the gradient of the chunk's input
   kBackwardWeight,  // the half that computes the gradients of the weights
   // The tail of a step: executed once on every rank, in this order; no chunk, no micro-batch.
   kReduceTiedGradients,  // sums the gradients of a matrix used on several stages
@@ -136,17 +136,19 @@ Channel ChannelOf(const ScheduleShape& shape, int rank, const Instruction& instr
 using RankProgram = std::vector<Instruction>;
 
 // One rank's program of a training step, tail included. O(its length).
-// Errors: InvalidArgument: a number below 1, a rank outside the stages, or several chunks where the schedule runs one.
+// Errors: InvalidArgument: a number below 1, a rank outside the stages, several chunks where the schedule runs one, or
+// too many instructions or chunks for 32-bit numbers.
 absl::StatusOr<RankProgram> MakeSchedule(ScheduleKind kind, const ScheduleShape& shape, int rank);
 // Every rank's program: [S].
 absl::StatusOr<std::vector<RankProgram>> MakeSchedules(ScheduleKind kind, const ScheduleShape& shape);
 
-// Returns the program with weight halves moved forward: all up to the micro-batch `last` of a group (layout/sum_tree.h)
-// run on a chunk before its next input half. `last` ascends. The order of weight halves stays, and that of all others.
+// Returns the program with weight halves moved to earlier places. `last`: the last micro-batch of each group
+// (layout/sum_tree.h), ascending. All weight halves of a chunk's group run before the chunk's first input half of the
+// next group. Weight halves keep their order among each other, and so do all other instructions.
 RankProgram EndGroups(const RankProgram& program, std::span<const int> last);
 
-// The most (chunk, micro-batch) pairs that are live at once on a rank, by the schedule's formula: exact if there is one
-// chunk or S divides M, else an upper bound.  REQUIRES: a shape and a rank that MakeSchedule accepts.
+// Returns the most (chunk, micro-batch) pairs that are live (schedule_check.h) at once on a rank, by the schedule's
+// formula: exact if there is one chunk or S divides M, else an upper bound. REQUIRES: as MakeSchedule.
 int64_t PeakLive(ScheduleKind kind, const ScheduleShape& shape, int rank);
 
 // One rank's forward-only program, for validation and scoring: receive, forward, send; no tail.

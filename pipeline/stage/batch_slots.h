@@ -28,10 +28,11 @@ class BatchSlots {
   BatchSlots(const Spec& spec, ArenaLayout& layout);
   void Bind(const Arena& arena);
 
-  // Copies context.batch and context.scalars to their slot, in one asynchronous copy on the stream.
+  // Copies context.batch and context.scalars to the batch's slot, in one asynchronous copy on the stream. Returns the
+  // block's device addresses, valid until the slot's next Fill.
   // REQUIRES: the host has waited for the end of the slot's previous copy (DeviceQueues).
   const DeviceBatch& Fill(const SublayerContext& context);
-  // Returns addresses and shape of a batch that Fill has copied.
+  // Return the addresses and the shape of a batch that Fill has copied.
   const DeviceBatch& Of(const PackedBatch& batch) const { return slots_[SlotOf(batch)].device_batch; }
   const DeviceBatchShape& ShapeOf(const PackedBatch& batch) const { return slots_[SlotOf(batch)].shape; }
 

@@ -2,12 +2,12 @@
 // a group, sent as one NCCL group (ncclGroupStart, ncclGroupEnd). Exchanges run one after another, in the order posted.
 //
 //   posted     Post has queued it; exchange n of a rank is exchange n of all ranks of the group
-//   declared   its bytes may be accessed, and this rank has said so to every other rank (NcclMessage::Word::kReady)
+//   declared   its bytes may be accessed, and this rank has sent that to every other rank (NcclMessage::Word::kReady)
 //   started    all ranks have declared it: NCCL's calls are made
 //   ended      all its messages have ended on this rank
 //
-// A rank starts an exchange only if all ranks have declared it. It then waits for nothing but the ends of earlier
-// exchanges. So a started exchange waits for no rank's kernels, and ends (nccl_communicator.md).
+// A rank starts an exchange only if all ranks have declared it. A started exchange waits only for the ends of earlier
+// exchanges, not for any rank's kernels, so it ends (nccl_communicator.md).
 // A rank has at most kMostUnderWay exchanges started and not ended.
 // Threads: only the thread that makes the device's calls. Blocking: only MakeEnds. Errors: those of NcclLink and of the
 // host communicator; Internal if two ranks disagree on the bytes between them, which is found before a byte moves.
@@ -39,7 +39,7 @@ class NcclExchanges {
   NcclExchanges(const NcclExchanges&) = delete;
   NcclExchanges& operator=(const NcclExchanges&) = delete;
 
-  // Makes the events that mark the ends of exchanges. Must be called once, before all other methods. Errors:
+  // Makes the device events that mark the ends of exchanges. Must be called once, before all other methods. Errors:
   // ResourceExhausted.
   absl::Status MakeEnds();
   // Adds another rank of the group. `channel` must outlive the object.
@@ -50,7 +50,7 @@ class NcclExchanges {
   // Declares the posted exchanges whose bytes may be accessed. Must not be called in the wait before a standstill
   // (nccl_communicator.h).
   absl::Status Declare();
-  // To be called when `member` has declared its next exchange, in which it sends this rank `bytes`.
+  // Must be called when the declaration of `member`'s next exchange arrives. `bytes`: what it sends to this rank.
   void Hear(int member, int64_t bytes) { members_.at(member).declared_bytes.push_back(bytes); }
   // Starts the exchanges that all ranks have declared.
   absl::Status Start();
@@ -72,7 +72,7 @@ class NcclExchanges {
   Posted& At(int64_t number) { return posted_[number - ended_]; }
   // Whether all ranks have declared exchange started_.
   bool AllHaveDeclared() const;
-  // Checks that its members send this rank what it receives.
+  // Checks that the members declared for `exchange` as many bytes as this rank expects to receive from each.
   absl::Status CheckBytes(const Posted& exchange) const;
 
   Device& device_;
@@ -81,7 +81,7 @@ class NcclExchanges {
   std::deque<Posted> posted_;              // exchange ended_ and later ones
   int64_t declared_ = 0;                   // ended_ ≤ started_ ≤ declared_ ≤ ended_ + posted_.size()
   int64_t started_ = 0, ended_ = 0;        // counts, and numbers of the next ones
-  std::vector<DeviceQueues::Event> ends_;  // [kMostUnderWay] of exchange n: n modulo kMostUnderWay
+  std::vector<DeviceQueues::Event> ends_;  // [kMostUnderWay]; exchange n uses n mod kMostUnderWay
 };
 
 }  // namespace hadal

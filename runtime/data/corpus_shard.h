@@ -6,7 +6,7 @@
 // In a corpus of speech a sample has no prefix; its source is float32 values, [frames, frame width], and its
 // source_tokens is the number of these values.
 // Little-endian; every field is aligned to its size. The checksum of the file is in the manifest.
-// Thread safety: a builder belongs to one thread; all calls of a shard from any thread.
+// Thread safety: one thread at a time may use a ShardBuilder; any thread may call any method of a CorpusShard.
 #pragma once
 
 #include <array>
@@ -75,8 +75,8 @@ struct ShardLimits {
   int32_t target_vocabulary_size = 0;
   int32_t corpora = 0;                  // corpus ids are from 0 to corpora - 1
   int32_t frame_width = 0;              // > 0: sources are frames of this many values
-  int32_t least_token = kUnknownToken;  // of ids; 0 where </s> or a tokenizer's ids may be among them
-  int32_t least_target = 0;             // tokens of a target; a block has 2 or more
+  int32_t least_token = kUnknownToken;  // lowest token id; 0 where </s> or a tokenizer's own ids may occur
+  int32_t least_target = 0;             // fewest tokens of a target; 2 in a corpus of blocks (packed_batch.h)
 };
 
 enum class ShardCheck {
@@ -97,7 +97,7 @@ class CorpusShard {
   int64_t samples() const { return static_cast<int64_t>(records_.size()); }
   // REQUIRES: 0 ≤ i < samples(). If the file is changed meanwhile, the result stays inside it but has no meaning.
   SampleView sample(int64_t i) const;
-  // Returns OK if what was read until now came from the verified file. Compares the file's size and modification time
+  // Returns OK if all bytes read so far are those of the verified file. Compares the file's size and modification time
   // with those of the last verification; if only the time differs, reads the file and compares its checksum.
   // Errors: DataLoss with the file if it has changed.
   absl::Status CheckUnchanged() const;
@@ -106,7 +106,7 @@ class CorpusShard {
   void Prefetch(int64_t i) const { __builtin_prefetch(&records_[static_cast<size_t>(i)]); }
 
  private:
-  // uint64_t aligns bytes in memory
+  // A mapped file, or bytes in memory, held as uint64_t so that records are aligned.
   using Storage = std::variant<MappedFile, std::vector<uint64_t>>;
 
   explicit CorpusShard(Storage storage) : storage_(std::move(storage)) {}
@@ -114,8 +114,8 @@ class CorpusShard {
   absl::Status Parse(std::span<const std::byte> bytes, const ShardLimits& limits, ShardCheck check);
 
   Storage storage_;
-  std::string path_;                                       // of a mapped file
-  uint32_t crc32c_ = 0;                                    // of its bytes
+  std::string path_;                                       // of a mapped file; else empty
+  uint32_t crc32c_ = 0;                                    // of the mapped file's bytes
   mutable std::atomic<int64_t> verified_nanoseconds_ = 0;  // its modification time when it was last verified
   std::span<const SampleRecord> records_;
   std::span<const int32_t> tokens_;

@@ -53,27 +53,27 @@ struct BenchStepMeasurement {
   // Measured times. Repeat i of a step and repeat i of the limit form a pair.
   std::vector<double> step_seconds;                    // [repeats] of the slowest rank
   std::vector<std::vector<double>> parts[kStepParts];  // [part][rank][repeats] seconds
-  // The ways in which the GEMM limit runs the products (GemmLimit), and the times of each; empty if the limit was
-  // not measured.
+  // The GEMM limit, the time of the step's matrix products alone (GemmLimit in bench_step.h): the ways in which the
+  // products were run, and the times of each way. Empty if the limit was not measured.
   std::vector<std::string> ways;
   std::vector<std::vector<double>> limit_seconds;  // [ways][repeats] the ranks' mean
-  double limit_flops = 0;                          // of all ranks
+  double limit_flops = 0;                          // operations of the limit's products, all ranks together
 
   // On a device; empty on the CPU.
-  std::vector<double> launches;        // [ranks] of kernels and graphs in the last step
+  std::vector<double> launches;        // [ranks] launches of kernels and graphs in the last step
   std::vector<double> eager_seconds;   // steps without graphs; empty if the run used none
-  std::vector<double> eager_launches;  // [ranks] of the last step without graphs
-  std::vector<double> graph_bytes;     // [ranks] of device memory
+  std::vector<double> eager_launches;  // [ranks] launches in the last step without graphs
+  std::vector<double> graph_bytes;     // [ranks] device memory of the recorded graphs
 
   // [ranks] The process's peak resident memory; its arena; the arena by `hadal plan`, which should be equal.
   std::vector<double> peak_rss_bytes, arena_bytes, plan_bytes;
 };
 
-// The fastest way of running the products: the limit.
+// The GEMM limit by the way of running the products that has the lowest median.
 struct FastestLimit {
-  size_t way = 0;
+  size_t way = 0;              // index in BenchStepMeasurement::ways
   double seconds = 0;          // median
-  std::vector<double> shares;  // limit / step of each pair, ascending
+  std::vector<double> shares;  // limit seconds / step seconds of each pair, ascending
 };
 // REQUIRES: a limit was measured.
 FastestLimit FastestLimitOf(const BenchStepMeasurement& measured);

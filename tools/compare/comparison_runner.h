@@ -1,6 +1,6 @@
 // Runs the cells of a grid as child processes, one after the other, within the grid's budget.
 //
-//   OUT/runs/CELL/           the run directory, as of `hadal train`, and cell.json (tools/compare/comparison_result.h)
+//   OUT/runs/CELL/           the run directory of `hadal train`, and cell.json (tools/compare/comparison_result.h)
 //   OUT/logs/CELL.log        what the child printed
 // After its run a finished cell may translate a test set; that time counts neither for the run's time nor for the
 // budget. A run that exceeds its time or the budget, or during which a signal arrives, gets SIGUSR1 to save and stop.
@@ -33,16 +33,16 @@ struct ComparisonOptions {
 
 struct ComparisonOutcome {
   int chosen = 0;        // cells of this call
-  int finished = 0;      // chosen cells that are done, diverged or cut, in this call or an earlier one
-  int failed = 0;        // chosen cells that ended with an error
+  int finished = 0;      // chosen cells that are done, diverged or cut (CellEnd), in this call or an earlier one
+  int failed = 0;        // chosen cells whose run ended with an error, and finished ones whose translation failed
   int changed = 0;       // chosen cells that were not run, because their directories hold runs of other configs
   int waiting = 0;       // chosen cells that have not run to the end: the budget was used up, or a signal arrived
   bool stopped = false;  // whether a signal arrived
   std::optional<OutputFolder> folder;  // the comparison's, held until the report is written
 };
 
-// Errors: InvalidArgument for a number that no cell has, or a corpus that does not fit; file errors. A failed cell is
-// not an error: it is counted, and the next one runs.
+// Errors: InvalidArgument for a number that no cell has, or a corpus that does not fit a cell's config; file errors. A
+// failed cell is not an error: it is counted, and the next cell runs.
 absl::StatusOr<ComparisonOutcome> RunComparison(const ComparisonGrid& grid, const ComparisonOptions& options,
                                                 std::ostream& log);
 

@@ -29,11 +29,12 @@ absl::Status CheckCorpusNames(const std::vector<TextPair>& pairs);
 absl::StatusOr<TextSplits> ReadCorporaList(const std::string& path);
 
 // Finds the texts of a folder laid out as OPUS-100 (Zhang et al. 2020): folders xx-yy, anywhere below `folder`, each
-// with opus.xx-yy-train.xx and .yy, or -dev, or -test. Returns both directions of each, in the order of the folders'
-// names. Errors: InvalidArgument if there are no such folders; NotFound if a file of a pair is missing.
+// with opus.xx-yy-train.xx and .yy, or -dev, or -test, plain or .gz. Returns both directions of each pair of files, in
+// the order of the folders' names. Errors: InvalidArgument if there are no such folders, two have one name, or a
+// folder's name does not fit its files; NotFound if one file of a pair is missing.
 absl::StatusOr<TextSplits> FindOpusTexts(const std::string& folder);
 
-// Adds the option --tags to a subcommand. `otherwise`: the text of its default in the help. Tags: LanguageTags or
+// Adds the option --tags to a subcommand. `otherwise`: its default, as text for the help. Tags: LanguageTags or
 // std::optional<LanguageTags>.
 template <typename Tags>
 void AddTagsOption(Command command, Tags& tags, const std::string& otherwise) {

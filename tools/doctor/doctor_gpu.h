@@ -1,8 +1,8 @@
 // For `hadal doctor`: the facts that each rank reports about its process (runtime/rank_facts.h) and the GPU that it
 // would use (DoctorFacts), and measurements of a GPU (MeasureGpu) and of NCCL between the ranks' GPUs (LinkProbe).
 //
-// doctor_findings.h compares the facts and measurements of all ranks. Threads: only the device's thread may measure;
-// the other functions are pure. Tested with an emulated device; it has not run on a real GPU yet.
+// doctor_findings.h compares the facts and measurements of all ranks. Threads: only the device's thread may call what
+// measures; the other functions are pure. Tested with an emulated device; it has not run on a real GPU yet.
 #pragma once
 
 #include <cstdint>
@@ -71,7 +71,7 @@ absl::StatusOr<int64_t> ProductSize(const Stream& stream);
 //   product   C = A·Bᵀ, [n, n] in bf16, by the operation that training uses   2 n³ operations
 //   copy      [n, n] in bf16 within its memory                                4 n² bytes, read and written
 // The rates serve only to compare ranks: a GPU that is hot, throttled or shared is slower than the others.
-// REQUIRES: a stream on a device, n ≥ 1. Blocking, half a second.  Errors: ResourceExhausted.
+// REQUIRES: a stream on a device, n ≥ 1. Blocking, half a second. Errors: ResourceExhausted.
 absl::StatusOr<GpuRates> MeasureGpu(const Stream& stream, int64_t n);
 
 // One rank's measurements of NCCL's links to all other ranks.

@@ -18,19 +18,19 @@
 
 namespace hadal {
 
-// Seconds of one product m × n × k, with elements of `element_bytes`.
+// Returns the seconds of one product [m, k] · [k, n] by the roofline model below, with elements of `element_bytes`.
 double ProductSeconds(const Machine& machine, double m, double n, double k, double element_bytes);
 
 // Returns the costs of a step from a machine's description alone: a roofline model of every product and every pass
 // over memory.
 //
-//   product m × n × k   max(operations / rate, bytes / bandwidth, one kernel). The rate falls as tiles leave units
+//   product m × n × k   max(operations / rate, bytes / bandwidth, kernel_seconds). The rate falls as tiles leave units
 //                       idle: tiles = ⌈m/T⌉·⌈n/T⌉·splits of k, waves = ⌈tiles / units⌉, rate = matmul_flops · tiles /
 //                       (waves · units), with Machine's matmul_units and T = matmul_tile (step_costs.h). k is split
 //                       (into parts of at least 4 T) if that shortens the product
-//   attention           max(operations / attention_flops, bytes / bandwidth, one kernel); scores stay on the chip
+//   attention           max(operations / attention_flops, bytes / bandwidth, kernel_seconds); scores stay on the chip
 //   joint               the end of a sublayer: bias, dropout, gains, sum and LayerNorm in one pass: bytes / bandwidth,
-//                       at least one kernel
+//                       at least kernel_seconds
 //   hyper-connections   in place of joint, for several residual streams (kernels/hyper_connection.h): the passes over
 //                       them, and the product from which the mixing coefficients of each row are computed
 // Kernels run one after the other. The kernels are those of the GPU path (fused joint, attention without stored scores,
@@ -45,7 +45,7 @@ struct CostFiles {
   bool empty() const { return profile.empty() && machine.empty(); }
 };
 
-// Adds --profile and --machine. `purpose` completes their descriptions ("shown beside what was measured").
+// Adds --profile and --machine to `command`. `purpose` ends their help texts ("shown beside what was measured").
 void AddCostFlags(Command command, const std::string& purpose, CostFiles& files);
 
 // The contents of CostFiles.
@@ -53,14 +53,15 @@ struct LoadedCosts {
   std::optional<config::Profile> profile;
   std::optional<Machine> machine;
 
-  // Errors: those of MakeProfiledCosts and MakeRooflineCosts.  REQUIRES: a profile or a machine is set.
+  // Returns the costs of a step of `model`, from the profile if there is one. Errors: those of MakeProfiledCosts and
+  // MakeRooflineCosts. REQUIRES: a profile or a machine is set.
   absl::StatusOr<std::unique_ptr<StepCosts>> For(const ModelOptions& model) const;
 };
 
 // Errors: those of LoadProfile and LoadMachine.
 absl::StatusOr<LoadedCosts> LoadCosts(const CostFiles& files);
 
-// The copies that a run keeps in its directory. StoredCosts names the files that exist there.
+// The copies in a run's directory: StoredCosts returns the paths of those that exist; StoreCosts writes them.
 CostFiles StoredCosts(const std::string& run_directory);
 absl::Status StoreCosts(const CostFiles& files, const std::string& run_directory);
 

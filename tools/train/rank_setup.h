@@ -3,9 +3,9 @@
 // Every rank fills its RankSetup without communication, even after an error; then all ranks gather all records once
 // (train_start.h). AgreeOnSettings is a pure function of the records, so every rank returns the same result. It checks
 // in this order and returns the first difference, with the ranks and hosts that have it:
-//   program          the executable file: another version sends other messages, and its RankSetup can be read only as
-//                    far as RankSetup::rank
-//   own error        RankSetup::error of some rank
+//   program          the executable file: another version may send other messages, and only `rank` of its RankSetup
+//                    can be read
+//   own error        RankSetup::error of a rank
 //   command, config  e.g. a config file on a node's local disk that would train another model there
 //   corpora          a rank would train on other sentences or other token ids
 //   device           only some ranks can use a GPU, or the requested device is impossible
@@ -37,7 +37,7 @@ struct RankSetup {
   RankFacts rank;
   absl::Status error;       // from reading config, corpora or run directory; if set, the fields below may be empty
   std::string command;      // the command line options that must be equal on all ranks
-  std::string config_text;  // resolved
+  std::string config_text;  // the resolved config
   CorpusFacts train, validation;
   DeviceFacts device;
   // Rank 0's decisions for all ranks; empty on the others.
@@ -48,8 +48,8 @@ struct RankSetup {
   std::string predecessor;  // the attempt that last owned the run directory; empty: none
 };
 
-// Pack serialises the record; Unpack is the inverse. If another version of the program has packed the bytes, fills only
-// `rank`.  Errors: Internal if the bytes are not a record.
+// Pack serialises the record; Unpack is the inverse. If another version of the program has packed the bytes, Unpack
+// may fill only `rank`. Errors: Internal if the bytes are not a record.
 std::string Pack(const RankSetup& facts);
 absl::StatusOr<RankSetup> Unpack(std::string_view bytes);
 
@@ -74,8 +74,8 @@ struct CommonSettings {
 
 // Compares all ranks and returns the common settings. `ranks`: in rank order, not empty. `request`: of this rank; used
 // only after commands and configs were found equal.
-// Errors: InvalidArgument for the differences above; RankSetup::error unchanged; Internal if the ranks have no
-// instruction set in common, or if only some ranks can use a GPU.
+// Errors: a rank's RankSetup::error, its message preceded by the ranks that have it unless all have; Internal if the
+// ranks have no instruction set in common or only some can use a GPU; InvalidArgument for the other differences.
 absl::StatusOr<CommonSettings> AgreeOnSettings(std::span<const RankSetup> ranks, const RequestedSettings& request);
 
 }  // namespace hadal

@@ -4,8 +4,8 @@
 //   hadal bleu [HYPOTHESES] -r REFERENCE … [-i HYPOTHESES] [--text | --score-only] [-w DIGITS] [--tokenize 13a|char|zh]
 //   hadal chrf … [--word-order 0|1|2]
 //   hadal wer -r REFERENCE … [--characters]
-// Without HYPOTHESES they are read from standard input. Prints sacreBLEU's JSON object, or with --text its line. A line
-// ends only at "\n", as in sacreBLEU (not at U+2028 or "\r"); empty lines count as sentences.
+// Without HYPOTHESES the translations are read from standard input. Prints sacreBLEU's JSON object, or with --text its
+// line of text. Input lines end only at "\n", as in sacreBLEU (not at U+2028 or "\r"); empty lines count as sentences.
 #pragma once
 
 #include <iosfwd>
@@ -35,7 +35,7 @@ struct MetricOptions {
 // Scores the files and writes the result with a newline to `out`. Warns on `log` about references without spaces
 // between words, where the metric needs them.
 // Errors: those of files; InvalidArgument if a file is not UTF-8 or has a line of more than 128 KiB (with the line's
-// number), is empty, or has another number of lines than the hypotheses.
+// number), is empty, or has another number of lines than the hypotheses, or if WER is given several references.
 absl::Status RunMetric(const MetricOptions& options, std::istream& standard_input, std::ostream& out,
                        std::ostream& log);
 
