@@ -3,8 +3,8 @@
 // Hypothesis i has the query q[i] and attends to lengths[i] cached positions. Its position p is the cache's row
 // index[i · index_stride + p]. Beam search reorders the index, never the cache.
 //   output[i, h] = Σ_p softmax_p(q[i,h]·key(p,h/G) / sqrt(D)) · value(p,h/G)
-// With rotary positions (rotary.h) q[i] turns as it is read, at position lengths[i] − 1; cached keys are turned
-// already.
+// h/G is rounded down. With rotary positions (rotary.h) the kernel turns q[i] when it reads it, at position
+// lengths[i] − 1; the cached keys are already turned.
 // With a sliding window (attention_reach.h) the sum begins at position max(0, lengths[i] − 1 − reach): earlier rows are
 // not read.
 // A step has one query per hypothesis, so the cost is one read of the cached rows; nothing is gathered or copied.
@@ -37,8 +37,8 @@ struct CachedAttentionArgs {
   const int32_t* device_lengths = nullptr;
   int32_t heads = 1;
   int32_t group = 1;               // G, divides H
-  Rotary rotary;                   // REQUIRES: a row for each position
-  int32_t reach = kWholeSentence;  // of a window; REQUIRES: ≥ 0
+  Rotary rotary;                   // empty, or a table with a row for each position
+  int32_t reach = kWholeSentence;  // of the sliding window; REQUIRES: ≥ 0
   AnyMatrix output;                // [B, H·D] (=): written
   Vector scratch;                  // CachedAttentionScratch(...) floats; empty on a device
 };

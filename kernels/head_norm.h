@@ -3,9 +3,10 @@
 //
 //   y[r, h·D + j] = scale[j]·(x[r, h·D + j] − mean)·rstd + shift[j]     mean, rstd over the D columns of head h
 // RMSNorm: mean = 0 and rstd = 1 / sqrt(mean(x²) + ε).
-// Why an operation of its own: the gradient of `scale` is a sum over all rows and heads, which attention's units (a
-// sentence and a head of keys) cannot add in blocks of rows. Memory traffic, in x's elements: forward reads x and
-// writes y; backward reads dy and x and writes dx. Statistics are not stored: backward computes them again from x.
+// Why an operation of its own: the gradient of `scale` is a sum over all rows and heads in blocks of rows. Attention
+// could not add it in this order, because its units of work are pairs of a sentence and a head of keys. Memory
+// traffic, in x's elements: forward reads x and writes y; backward reads dy and x and writes dx. Statistics are not
+// stored: backward computes them again from x.
 // Shapes: R packed rows, H heads of width D. (=): written; (+=): added to.
 // Storage: x, y and their gradients share one type, fp32 or on a device bf16; scale, shift and their gradients: fp32.
 // Numerics: fp32. Sums over a head's columns have one order, fixed by D. d_scale and d_shift add blocks of

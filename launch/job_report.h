@@ -1,13 +1,14 @@
 // What a training run reports to its supervisor (launch/supervisor.h): lines in a file that the environment variable
 // HADAL_SUPERVISOR_REPORT names:
 //
-//   start 40 /home/u/runs/first    rank 0 starts or resumes there, after step 40
+//   start 40 /home/u/runs/first    rank 0 starts (step 0) or resumes in this run directory, after step 40
 //   saved 60                       rank 0 has committed the checkpoint of step 60
-//   end 85                         a rank ends, with this exit code
+//   end 85                         a rank ends with exit code 85
 //
 // The supervisor creates the file for each start of the job, and reads it when the job has ended. mpirun and job
 // scripts pass the variable on; a rank on another host has no such file, and reports nothing.
-// Threads: any may call the functions; for the sink see MetricsSink. Blocking: writes a line, without fsync.
+// Threads: any may call the functions; for the sink see MetricsSink. Blocking: writes a line, without fsync; a line
+// that cannot be written is lost silently.
 #pragma once
 
 #include <cstdint>
@@ -31,20 +32,20 @@ struct JobReport {
   std::string run_directory;  // of the last start line, as rank 0's absolute path; empty: none
   int64_t start = -1;         // the step of the first start line; -1: none
   int64_t saved = -1;         // the largest step of the saved lines and start lines; -1: none
-  // The following fields count the end lines after the last start line.
-  bool ended = false;         // there is one
-  bool saved_at_end = false;  // one has exit code 85
-  // The least exit code other than 0 and 85; 0: none. If one rank fails with 1 … 4, the ranks that wait for it end with
+  // The following fields consider only the end lines after the last start line.
+  bool ended = false;         // there is an end line
+  bool saved_at_end = false;  // an end line has exit code 85
+  // The least exit code from 1 to 84; 0: none. If one rank fails with 1 … 4, the ranks that wait for it end with
   // 5 or 6, so the least code is that of the cause.
   int failure = 0;
 };
 // Parses the contents of the file. Ignores malformed and incomplete lines.
 JobReport ParseJobReport(const std::string& text);
 
-// The furthest step that is saved, over all starts of a supervision.
+// The furthest step that is saved, over all starts of the job by one supervisor.
 class FurthestStep {
  public:
-  // `run_directory`: its checkpoints/latest counts as long as no start has reported anything.
+  // `run_directory`: as long as no start has reported a start line, the step of its checkpoints/latest counts.
   explicit FurthestStep(std::string run_directory);
 
   // Must be called at the end of each start of the job, with its report. Returns whether that start has saved a step

@@ -1,9 +1,10 @@
 // The residual methods by name: presets of ModelOptions' fields as functions of the model's depth.
 //
 // N encoder layers, M decoder layers; layer l = 1 … n of a stack; update t, T: branch_growth_updates; r, b, a, c, ω:
-// StackMethod (model_options.h); q, k, v, o: attention's weights; initial weights: their Xavier gains.
+// StackMethod (model_options.h), r is 1 where a row has none. Initial weights are given as Xavier gains; q, k, v and
+// o = W_o: attention's weights; W_1, W_2: FFN's; W[l,k]: layer_combination.h (row l is read by layer l + 1).
 //
-//   name           norm  r (encoder / decoder)            initial weights
+//   name           norm  r (encoder / decoder), others    initial weights
 //   post_ln        post  1                                uniform; q, k, v 1/sqrt(2), the rest 1 (Vaswani et al. 2017)
 //   pre_ln         pre   1                                as post_ln
 //   deepnorm       post  0.81 (N^4 M)^1/16 / (3M)^1/4     normal; v, o, FFN 0.87 (N^4 M)^-1/16 / (12M)^-1/4; q, k 1
@@ -12,8 +13,8 @@
 //   ds_init        post  1                                uniform, 1 everywhere, layer l divided by sqrt(l)
 //   admin          post  1, ω learned from its profile    as post_ln
 //   admin_closed   post  1, ω learned from                as post_ln
-//                        sqrt((n + 1)/ln(n + 1) - 1),
-//                        n = 2N / 3M
+//                        sqrt((m + 1)/ln(m + 1) - 1),
+//                        m = 2N / 3M sublayers
 //   rezero         none  1, b learned per layer from 0    as post_ln
 //   r_fixup        none  1; no biases, learned scalars    as post_ln; q, k, v times L^-1/6, W_1 times L^-1/2; W_o, W_2
 //                                                         and an untied output projection 0; L = 2N + 3M branches
@@ -105,9 +106,9 @@ std::string ResidualMethodName(ResidualMethod method);
 // depths and the width.
 void ApplyResidualMethod(ResidualMethod method, ModelOptions& options);
 
-// Replaces an encoder-decoder's encoder beta of DeepNorm, 0.87 (N^4 M)^-1/16 in the paper, by that of torchscale's
-// code, 1.15 (N^4 M)^-1/16: initial weights are then 1.32 times larger, as in models made with torchscale. REQUIRES:
-// kDeepNorm has been applied. Does nothing without one of the stacks.
+// Replaces the gain of DeepNorm's encoder weights (beta), 0.87 (N^4 M)^-1/16 in the paper, by that of torchscale's
+// code, 1.15 (N^4 M)^-1/16, which is 1.32 times larger. REQUIRES: kDeepNorm has been applied. Does nothing in a model
+// without an encoder or without a decoder.
 void ApplyTorchscaleBeta(ModelOptions& options);
 
 }  // namespace hadal

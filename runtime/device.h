@@ -12,8 +12,9 @@
 // a matrix product or a graph; a capture; allocating, freeing or querying memory; making a queue or an event. If work
 // on a queue can end only after the host does something (such as an NCCL message), it then never ends. Code that
 // enqueues such work must register a callback that finishes it before each standstill (OnStandstill).
-// Errors: Allocate returns absl::Status. If the device fails during its work (a kernel fault, a lost GPU) or hangs
-// (device_watch.h), the process ends with a message, because its memory can no longer be trusted.
+// Errors: Allocate, AllocateHost and EndCapture return absl::Status. If the device fails during its work (a kernel
+// fault, a lost GPU) or hangs (device_watch.h), the process ends with a message, because its memory can no longer be
+// trusted.
 // Threads: one thread makes all calls, with one exception: a second thread may at any time, also during a capture, call
 // EnqueueCopyOut, and of queues() Await, Record, Reached and AwaitOnHost, for a queue that only it uses.
 #pragma once
@@ -47,7 +48,7 @@ class Device {
  public:
   virtual ~Device() = default;
 
-  // For example "NVIDIA H200, sm_90, driver 13.0".
+  // For example "NVIDIA H200, sm_90, driver for CUDA 13.0".
   virtual std::string Name() const = 0;
   // For example "GPU-1b4c…", unique in the cluster: two ranks have the same string if and only if they share the
   // device.
@@ -78,8 +79,8 @@ class Device {
   // Whether all work enqueued so far is done. Does not wait.
   virtual bool Idle() = 0;
 
-  // Starts a capture: kernels, products, CopyWithin, Clear and a branch's events are recorded instead of run. Until
-  // EndCapture no other call may be made by this thread (aborts).
+  // Starts a capture: kernels, products, CopyWithin, Clear and the events of a branch (device_queues.h) are recorded
+  // instead of run. Until EndCapture this thread may make no other call (aborts).
   virtual void BeginCapture() = 0;
   virtual bool capturing() const = 0;
   // Ends the capture and returns the graph. Errors: ResourceExhausted if the graph does not fit into device memory;
@@ -94,7 +95,7 @@ class Device {
   // called during a capture, because BeginCapture is itself a standstill. `before` may use queues and events.
   virtual void OnStandstill(std::function<void()> before) = 0;
 
-  // Receives the names of launches; null: no profiler.
+  // Returns the profiler that receives named ranges of launches; null: none.
   virtual Profiler* profiler() { return nullptr; }
 };
 

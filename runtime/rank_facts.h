@@ -12,7 +12,7 @@
 
 namespace hadal {
 
-// A number that is not known keeps its default; a text is then empty.
+// An unknown number keeps its default; an unknown text or list is empty.
 struct RankFacts {
   int rank = 0;
   std::string host;
@@ -21,9 +21,9 @@ struct RankFacts {
   std::vector<int> cpus;         // on which this process may run
   int online_cpus = 0;           // of the host
   int threads = 1;               // that the rank is going to use
-  int64_t instruction_sets = 0;  // bits of those that its kernels can use (kernels/instruction_set.h)
+  int64_t instruction_sets = 0;  // bit set of those that its kernels can use (kernels/instruction_set.h)
   uint32_t binary_crc32c = 0;    // of the running program's file
-  std::string environment_rank;  // from the launcher's variables: "OMPI_COMM_WORLD_RANK=3"; empty: none set
+  std::string environment_rank;  // the launcher's variable: "OMPI_COMM_WORLD_RANK=3"; empty: none set
   int64_t open_files_limit = -1;
   int64_t memory_limit_bytes = -1;   // RLIMIT_AS; -1: none, or not known
   int64_t available_bytes = -1;      // memory the host can still give (machine.h)
@@ -37,7 +37,7 @@ RankFacts GatherFacts(int rank, int threads);
 
 // The CPUs that this process may run on.
 std::vector<int> AllowedCpus();
-// "0-3,8": as the kernel writes lists of CPUs.
+// Returns for example "0-3,8", as the Linux kernel writes lists of CPUs. REQUIRES: ascending.
 std::string CpuList(const std::vector<int>& cpus);
 
 // "rank 3 (host n2)", "ranks 0, 1 (host n1)"; "all 64 ranks" if `which` has every rank and they are more than two.

@@ -1,7 +1,7 @@
 // Dropout factors (0 or Dropout::scale()) of whole rows: Philox4x32-10, one counter block per vector lane.
 //
 //   FillDropoutFactors  elements [first, first + count) of a packed tensor
-//   DropoutWindow       the same for a loop over ascending elements, drawn a few rows at a time
+//   DropoutWindow       factors for a loop over ascending elements, drawn up to 1024 at a time
 //   PhiloxRounds        the generator, for kernels that arrange draws differently (attention_tile-inl.h)
 //
 // The factors have the bits of DropoutFactor (runtime/random.h) on every instruction set. The scalar definition takes
@@ -30,11 +30,11 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Floats that a buffer needs in addition to the requested factors, because whole groups of vectors are written.
+// Floats that a buffer needs beyond the requested factors, because FillDropoutFactors writes whole vectors of blocks.
 inline constexpr int64_t kDropoutSlack = 72;
 
 // Philox runs in 64-bit lanes, because a round is two 32 x 32 -> 64 bit products. Only the low half of a lane is the
-// word; the high half is a remainder of the products that no later product reads.
+// 32-bit word; the high half holds bits of earlier products, which no later operation reads.
 using PhiloxTag = hn::CappedTag<uint64_t, 8>;
 using PhiloxVec = hn::Vec<PhiloxTag>;
 
@@ -42,12 +42,13 @@ struct PhiloxBlocks {
   PhiloxVec word0, word1, word2, word3;
 };
 
-// Moves the high half of a product down. A shuffle, because on AVX-512 shifts share the multiplier's execution port.
+// Moves the high half of a product down by a shuffle, because on AVX-512 shifts share the multiplier's execution port.
 HWY_INLINE PhiloxVec SwapHalves(PhiloxVec product) {
   const hn::Repartition<uint32_t, PhiloxTag> d32;
   return hn::BitCast(PhiloxTag(), hn::Shuffle2301(hn::BitCast(d32, product)));
 }
 
+// Returns the four random words of each lane's counter `c`: the 10 rounds of Philox4x32.
 HWY_INLINE PhiloxBlocks PhiloxRounds(uint64_t key, PhiloxBlocks c) {
   const PhiloxTag d;
   const hn::Repartition<uint32_t, PhiloxTag> d32;
@@ -68,7 +69,7 @@ HWY_INLINE PhiloxBlocks PhiloxRounds(uint64_t key, PhiloxBlocks c) {
   return c;
 }
 
-// Writes the 8 factors of each block. Lane pair (2k, 2k + 1) holds blocks k and k + Lanes/2 (BlockOfLane), so
+// Writes the 8 factors of each block to `out`. Lane pair (2k, 2k + 1) holds blocks k and k + Lanes/2 (BlockOfLane), so
 // interleaving 64-bit halves puts the factors in the order of the blocks.
 HWY_INLINE void StoreFactors(const PhiloxBlocks& blocks, uint32_t threshold, float scale, float* HWY_RESTRICT out) {
   const PhiloxTag d;
@@ -123,13 +124,13 @@ HWY_INLINE const float* FillDropoutFactors(const Dropout& dropout, uint64_t firs
   return buffer + first % 8;
 }
 
-// The factors for a loop over ascending elements of a packed tensor; short rows share one draw of the generator. On a
-// kernel's stack, one per thread.
+// The factors for a loop over ascending elements of a packed tensor; short rows share one draw of the generator. Each
+// thread of a kernel has its own object on its stack.
 class DropoutWindow {
  public:
   static constexpr int64_t kCapacity = 1024;
 
-  // For elements below `end`.
+  // The loop reads factors of elements below `end` only. `dropout` must outlive the object.
   DropoutWindow(const Dropout& dropout, uint64_t end) : dropout_(dropout), end_(end) {}
 
   // Calls body(d, c, factors), as ForColumns (columns-inl.h), for columns [begin, end) of the row that starts with

@@ -1,7 +1,8 @@
 // The order in which a column's parts are added, in the second stage of a sum over rows.
 //
-// The parts are divided into runs: a thread adds a run in ascending order; then the runs are added. Threads would
-// mostly wait for memory here, so a thread loads several parts at once.
+// The parts are divided into runs of consecutive parts. A thread adds one run in ascending order; the calling kernel
+// then adds the runs, in a fixed order of its own. The sums are bound by memory latency, so a thread loads kLoadsAhead
+// parts before it adds them.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,7 @@ struct ColumnParts {
     }
     return total;
   }
-  // Returns the sum of run `run` of `runs`.
+  // Returns the sum of run `run` of `runs`, each of ⌈count / runs⌉ parts; the last ones may have fewer or none (0).
   HADAL_DEVICE float SumOfRun(int64_t run, int64_t runs) const {
     const int64_t length = (count + runs - 1) / runs, end = (run + 1) * length;
     return Sum(run * length, end < count ? end : count);

@@ -1,7 +1,7 @@
 // A team of threads that holds one row of a tensor, eight columns per thread, and sums along the row.
 //
-// A block of kTeamBlockThreads or a few more threads is divided into teams of whole warps. Team t processes rows t, t +
-// teams, t + 2·teams and so on.
+// A block is divided into teams of whole warps: as many teams as fit into kTeamBlockThreads threads, or one team of up
+// to kMaxTeamBlockThreads. Of the block's rows, team t processes rows t, t + teams, t + 2·teams and so on.
 // Every sum along a row has one order, which depends only on the width: the eight columns of a thread in ascending
 // order, the lanes of a warp as a butterfly (each lane ends with the same bits, because a + b = b + a), the warps of a
 // team in ascending order. REQUIRES: 1 ≤ width ≤ kMaxTeamWidth.
@@ -14,8 +14,8 @@
 
 namespace hadal::cuda {
 
-inline constexpr int kTeamBlockThreads = 256;     // for rows of up to 8 · 256 columns
-inline constexpr int kMaxTeamBlockThreads = 384;  // for one wider row
+inline constexpr int kTeamBlockThreads = 256;     // at most, for rows of up to 8 · 256 columns
+inline constexpr int kMaxTeamBlockThreads = 384;  // at most, for wider rows: one team
 inline constexpr int kMaxTeamWarps = kMaxTeamBlockThreads / kWarp;
 inline constexpr int64_t kMaxTeamWidth = 8 * kMaxTeamBlockThreads;
 
@@ -25,6 +25,7 @@ struct RowTeamShape {
   int block_threads() const { return team_threads * teams; }
 };
 
+// Returns the shape for rows of `width` columns.
 inline RowTeamShape RowTeamShapeOf(int64_t width) {
   RowTeamShape shape;
   shape.team_threads = static_cast<int>((width + 8 * kWarp - 1) / (8 * kWarp)) * kWarp;
@@ -38,8 +39,8 @@ struct RowTeam {
   int teams;       // per block
   int first_warp;  // of the team
   int warps;       // per team
-  int64_t column;  // the thread's first
-  int columns;     // 8, fewer at the end of a row, or 0
+  int64_t column;  // the thread's first column
+  int columns;     // the thread's columns: 8, fewer at the end of a row, 0 behind it
 };
 
 HADAL_DEVICE RowTeam ThisRowTeam(int64_t width, int team_threads) {
@@ -60,9 +61,9 @@ HADAL_DEVICE float SumOfWarp(float x) {
   return x;
 }
 
-// Sums each of kSums values over the team; every thread of the team receives the totals. Two sets of `slots` are used
-// alternately, so that one barrier per call suffices: a thread writes to a set again only after the barrier that
-// follows the last read of that set.
+// Add sums each of kSums values over the team; every thread of the team receives the totals. REQUIRES: every thread of
+// the block calls Add, equally often. Two sets of `slots` are used alternately, so that one barrier per call suffices:
+// a thread writes to a set again only after the barrier that follows the last read of that set.
 template <int kSums>
 struct TeamSums {
   Shared<float> slots;  // [2 · kMaxTeamWarps · kSums]

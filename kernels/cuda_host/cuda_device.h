@@ -14,7 +14,7 @@ namespace hadal::cuda {
 struct CudaDeviceOptions {
   int local_rank = 0;             // the process's index on its host; ChooseVisibleDevice maps it to a GPU
   bool tf32 = false;              // products of fp32 matrices in tf32: ten bits of mantissa
-  int weight_gradient_batch = 1;  // equal gradients of weights for which their algorithm is chosen (cublas_matmul.h)
+  int weight_gradient_batch = 1;  // weight gradients per launch for which the algorithm is chosen (cublas_matmul.h)
   DeviceWatch::Options watch;     // ends the process if the GPU hangs; all of the device's waits and calls are watched
 };
 
@@ -23,11 +23,11 @@ struct CudaDeviceOptions {
 // ResourceExhausted if CUDA cannot allocate the memory of own_memory.h. Blocking: a second or two.
 absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(const CudaDeviceOptions& options);
 
-// 0 or empty: unknown.
+// Facts about one GPU, its driver and its libraries. 0 or empty: unknown.
 struct CudaFacts {
   std::string model;         // "NVIDIA H200"
   std::string architecture;  // "sm_90"
-  std::string bus;           // its address on the host's PCI bus, "0000:19:00.0"; parts of one GPU share it
+  std::string bus;           // address on the host's PCI bus, "0000:19:00.0"; MIG instances of one GPU share it
   std::string identity;      // "GPU-1b4c…", unique in the cluster: Device::Identity (runtime/device.h)
   int64_t memory_bytes = 0;  // total device memory
   int64_t free_bytes = 0;    // free device memory
@@ -36,11 +36,11 @@ struct CudaFacts {
   int cublas = 0;            // cuBLASLt: 130002 is 13.0.2; 0: it cannot be opened
 };
 
-// Returns facts about the GPU that OpenCudaDevice would choose, also if it would refuse it. Errors: NotFound and
-// Unavailable, as OpenCudaDevice before it has chosen a GPU. Blocking.
+// Returns facts about the GPU that OpenCudaDevice would choose, even if OpenCudaDevice would then refuse that GPU.
+// Errors: NotFound, as OpenCudaDevice; Unavailable if the driver is too old or the GPU cannot be queried. Blocking.
 absl::StatusOr<CudaFacts> LookAtCudaDevice(const CudaDeviceOptions& options);
 
-// The number of the GPU that a process takes of those that it sees. It sees the GPUs that its launcher grants it,
+// Returns the index of the GPU that a process takes among the `visible` ones: those that its launcher grants it,
 // numbered from 0: the driver applies CUDA_VISIBLE_DEVICES and renumbers in its order, and a batch system's control
 // groups hide GPUs, too. One rule covers three ways to assign GPUs:
 //

@@ -45,10 +45,10 @@ class CheckpointReader {
  public:
   static constexpr size_t kMostKeptFiles = 64;
 
-  // Errors: NotFound (no such directory, or removed meanwhile; or no manifest, in a directory without a checkpoint's
-  // name), DataLoss (damaged; says which file and how), FailedPrecondition (newer format); file errors.
+  // Errors: NotFound (no such directory, or removed meanwhile; or neither a manifest nor the name of a checkpoint's
+  // directory), DataLoss (damaged; says which file and how), FailedPrecondition (newer format); file errors.
   static absl::StatusOr<CheckpointReader> Open(const std::string& directory);
-  // Opens the checkpoint with a manifest that another rank has read.
+  // As above, with the manifest that another rank has read; reads none.
   static absl::StatusOr<CheckpointReader> Open(const std::string& directory, CheckpointManifest manifest);
 
   CheckpointReader(CheckpointReader&&) noexcept;
@@ -88,12 +88,12 @@ class CheckpointReader {
   explicit CheckpointReader(std::string directory) : directory_(std::move(directory)) {}
   absl::Status OpenHere();
   absl::Status ReadManifest();
-  // Opens every file of the manifest, compares the sizes, and keeps the first files open.
+  // Opens every file of the manifest, compares the sizes, and keeps the first kMostKeptFiles open in kept_.
   absl::Status OpenFiles();
   absl::Status OpenAndKeep(const std::string& name, int64_t bytes);
   // Returns the file `name`, open.
   absl::StatusOr<std::shared_ptr<const FileDescriptor>> FileNamed(const std::string& name) const;
-  // Returns `status`, or NotFound if `status` is damage and the directory no longer has its name.
+  // Returns `status`, or NotFound if `status` is damage (IsDamage) and directory_ is no longer the opened directory.
   absl::Status UnlessRemoved(const absl::Status& status) const;
   absl::Status VerifyAll(absl::FunctionRef<void(int64_t bytes)> verified);
   absl::Status ReadSlicesHere(std::span<const SliceState> wanted, Device* device);

@@ -24,7 +24,7 @@ namespace hadal {
 // Blocks of up to 8 replicas, in which gradients are summed and results passed on, so that few messages leave a block:
 // with replicas of a stage next to each other (Placement::kReplicasTogether), a block is within one node of 8 devices.
 // A block is a subtree of the sum's tree (pipeline/layout/sum_tree.h): its size is 8 or, if 8 does not divide R > 8,
-// the largest power of two that does. R ≤ 8 and odd R give one block.
+// the largest power of two that does (R replicas). R ≤ 8 and odd R give one block.
 //
 // For each owner, one replica of each block is the owner's relay there: it sums the block's gradients for the owner,
 // and passes the owner's result on to the block. In its own block an owner is its own relay.
@@ -49,11 +49,11 @@ struct ReplicaBlocks {
   }
 };
 
-// A bucket: a consecutive range of memory with one owner.
+// A bucket: consecutive slices in memory with one owner.
 struct ReplicaBucket {
   Vector gradient;          // [elements]
   AnyMatrix weight;         // [1, elements] in the type that kernels read
-  float* mirror = nullptr;  // a copy in host memory, if messages are there and the state is on a device; else null
+  float* mirror = nullptr;  // copy in host memory, if messages use that and the state is on a device; else null
   int owner = 0;            // replica
 
   int64_t bytes() const { return gradient.size * int64_t{sizeof(float)}; }  // of the gradient
@@ -75,9 +75,9 @@ struct ReplicaRound {
   std::vector<ReplicaBucket> buckets;  // ascending by address of the gradient
 };
 
-// All rounds in order; `mirror` is null.  REQUIRES: `state` is bound, for training.
+// Returns all rounds in order; every `mirror` is null.  REQUIRES: `state` is bound, for training.
 std::vector<ReplicaRound> MakeReplicaRounds(const StageState& state);
-// The most elements that one owner has in one round of the stage. `state` need not be bound.
+// Returns the most elements that one owner has in one round of the stage. `state` need not be bound.
 int64_t MostElementsOfARound(const StageState& state);
 
 }  // namespace hadal

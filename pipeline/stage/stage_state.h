@@ -2,10 +2,11 @@
 // that this rank keeps: Adam's two, or for a matrix that Muon updates (ModelPlan::uses_muon) its momentum alone.
 //
 // Sharded (ZeRO-1, Rajbhandari et al. 2020, arXiv 1910.02054): each replica stores the moments of only the slices it
-// owns (slice_ownership.h), 8 bytes per element. For weights that matrix products read in bf16, it also stores only its
-// own slices' fp32 masters, 4 bytes per element (layers/parameter_store.h). Not sharded: every replica stores all.
+// owns (slice_ownership.h), 8 bytes per element. For weights that matrix products read in bf16, it also stores only
+// its own slices' fp32 masters, 4 bytes per element (layers/parameter_store.h). Not sharded: every replica stores all.
 // Every replica always stores all gradients (4 bytes per element) and all weights in the type that kernels read (4 or
-// 2). With 8 bytes of moments (Muon's matrices: 4, so 4 less below) and, for rounded weights, 4 of masters:
+// 2). With 8 bytes of moments and, for rounded weights, 4 of masters (a matrix that Muon updates has 4 bytes of
+// moments: subtract 4, or 4/R if sharded):
 //
 //   bytes per element, R replicas     fp32 run     bf16 run, read by products   bf16 run, read by other kernels
 //   not sharded                       16           2 + 4 + 12 = 18              16
@@ -30,7 +31,7 @@ struct StateSlice {
   int32_t parameter = 0;
   int64_t slice = 0;
   int owner = 0;  // replica
-  int round = 0;  // in which the replicas exchange it (slice_ownership.h)
+  int round = 0;  // the round in which the replicas exchange the slice (slice_ownership.h)
   int64_t elements = 0;
   Vector weight;               // fp32; empty if another replica keeps it
   VectorOf<BFloat16> rounded;  // the weight as products read it; empty if kernels read `weight`
@@ -47,9 +48,10 @@ struct StateSlice {
 
 class StageState {
  public:
-  // Reserves the moments, the save buffer and the staging memory. For inference there are no gradients and no moments.
+  // Reserves the moments, the save buffer, the staging memory and Muon's workspace; for inference nothing, and slices
+  // have no gradients and no moments.
   StageState(const ModelPlan& plan, const PipelineLayout& pipeline, int stage, Purpose purpose, ArenaLayout& layout);
-  // `parameters`: the stage's, bound.
+  // Sets the views of the slices and buffers. `parameters`: the stage's, already bound.
   void Bind(const Arena& arena, const ParameterStore& parameters);
 
   const ModelPlan& plan() const { return plan_; }
@@ -73,19 +75,19 @@ class StageState {
   Device* device() const { return device_; }
   // Bytes of the moments on this rank.
   int64_t moment_bytes() const { return (first_.end + second_.end) * int64_t{sizeof(float)}; }
-  // Scratch for the largest matrix that this replica orthogonalises (kernels/orthogonalize.h); or empty.
+  // Scratch for the largest matrix that this replica orthogonalises (kernels/orthogonalize.h); empty: none.  [floats]
   Vector orthogonal_workspace() const { return orthogonal_workspace_; }
 
  private:
-  // Where moments lie.
+  // The offsets of the first, or of the second, moments of all slices in this rank's buffer.
   struct MomentPlaces {
-    std::vector<int64_t> offsets;  // [slices_] in floats; −1: another replica keeps it, or there is none
-    int64_t end = 0;               // [floats]
+    std::vector<int64_t> offsets;  // [slices_] in floats; −1: another replica keeps the moment, or the slice has none
+    int64_t end = 0;               // size of the buffer in floats
     Vector Of(float* moments, size_t slice, int64_t elements) const {
       return offsets[slice] < 0 ? Vector() : Vector(moments + offsets[slice], elements);
     }
   };
-  // Of the slices that `kept` says.
+  // Places the moments of the slices for which kept(slice) is true.
   template <typename Kept>
   MomentPlaces PlaceMoments(const Kept& kept) const;
   void ListOwned();

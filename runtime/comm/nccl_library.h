@@ -3,7 +3,8 @@
 //
 // Each function is NCCL's function of that name, on communicators that never block the host (ncclConfig_t's blocking =
 // 0). The result kNcclInProgress means that the call continues in the background; AsyncError reports when it has ended,
-// and its result. Until then no other call may be made on that communicator. Threads: one per rank.
+// and its result. Until then no other call may be made on that communicator. Threads: one thread per rank makes all
+// calls.
 #pragma once
 
 #include <array>
@@ -40,14 +41,13 @@ class NcclLibrary {
   // For example 22809 for 2.28.9.
   virtual int Version() const = 0;
   virtual NcclResult GetUniqueId(NcclUniqueId& id) = 0;
-  // Joins the communicator `id`, on the current device. `comm` must not move in memory until AsyncError no longer
-  // returns kNcclInProgress.
-  // `most_blocks`: the most thread blocks of a transfer.
+  // Joins the communicator `id`, on the current device. `comm` must not move in memory as long as AsyncError reports
+  // kNcclInProgress. `most_blocks`: the most thread blocks of a transfer.
   virtual NcclResult CommInit(NcclComm& comm, const NcclUniqueId& id, NcclGroupRank member, int most_blocks) = 0;
   // Sets `error` to the state of `comm`: kNcclInProgress, or the result of the last call.
   virtual NcclResult AsyncError(NcclComm comm, NcclResult& error) = 0;
   // Sends between two ranks match receives in the order of the calls on either side. A rank's messages run in the order
-  // of its calls, whatever the queue. REQUIRES: bytes ≥ 1, in device memory.
+  // of its calls, whatever the queue. REQUIRES: bytes ≥ 1; `data` is device memory.
   virtual NcclResult Send(NcclComm comm, const void* data, int64_t bytes, int peer, DeviceQueues::Queue queue) = 0;
   virtual NcclResult Receive(NcclComm comm, void* data, int64_t bytes, int peer, DeviceQueues::Queue queue) = 0;
   // Calls of Send and Receive on one communicator between GroupStart and GroupEnd form one operation: its messages run

@@ -29,7 +29,7 @@ inline constexpr int32_t kEosToken = 2;
 inline constexpr int32_t kUnknownToken = 3;
 inline constexpr int32_t kSpecialTokens = 4;
 inline constexpr int32_t kPaddingRow = -1;  // not a token id
-// A bit above all ids, of tokens in corpora with a mask token: the token continues the word of the token before it.
+// A flag in a bit above all ids. Corpora with a mask token set it in tokens that continue the word of the token before.
 inline constexpr int32_t kContinuesWord = 1 << 30;
 
 // Encoder rows of a sentence of `frames` frames of speech: two convolutions with stride 2. REQUIRES: frames ≥ 1.
@@ -40,10 +40,10 @@ constexpr int64_t SubsampledRows(int64_t frames) {
 
 // How a corpus's texts become rows.
 struct TextForm {
-  int32_t start_token = kEosToken;  // the first input of a text; where documents are masked, a document's first input
+  int32_t start_token = kEosToken;  // the first input of a text; with document_mask also of each document
   int32_t end_token = kEosToken;    // the last target of a text
   bool reserved_ids = true;         // ids 0 to 3 are the special tokens above; false: all ids are a tokenizer's
-  int32_t block = 0;                // > 0: samples are blocks of so many rows, cut from the stream of documents
+  int32_t block = 0;                // > 0: samples are blocks of `block` rows, cut from the stream of documents
   bool document_mask = false;       // attention and positions of a block's rows begin anew at each document
   bool operator==(const TextForm&) const = default;
 };
@@ -55,8 +55,8 @@ struct PackedBatch {
   std::vector<int32_t> target_input;    // [target rows]
   std::vector<int32_t> target;          // [target rows]
   std::vector<int32_t> target_offsets;  // [sentences + 1]
-  std::vector<bool> continues;          // [target rows] of plain text: whether the target had kContinuesWord
-  std::vector<int64_t> samples;         // [sentences] index in the corpus; the same for the documents of a block
+  std::vector<bool> continues;          // [target rows] whether the target had kContinuesWord; empty with a source side
+  std::vector<int64_t> samples;         // [sentences] index in the corpus; documents of one block have the same index
   // Speech: `source` then has a kPadToken for each of the encoder's rows (SubsampledRows).
   int32_t frame_width = 0;             // features of a frame; 0: text
   std::vector<float> frames;           // [frame_offsets.back(), frame_width]
@@ -70,18 +70,19 @@ struct PackedBatch {
   int64_t sentence_target_rows() const { return target_offsets.empty() ? target_rows() : target_offsets.back(); }
 };
 
-// The least id that the samples of a corpus may have.
+// Returns the least token id that the samples of a corpus may have.
 constexpr int32_t LeastToken(const TextForm& form) { return form.reserved_ids && form.block == 0 ? kUnknownToken : 0; }
 
 // The functions below pack sentences into micro-batches, for training, validation, scoring and translation. Only they
 // add </s> and shift the decoder's input.
-//   source row list  = prefix, source tokens, </s>          (|prefix| + S + 1 rows; none without a source side)
+//   source           = prefix, source tokens, </s>          (|prefix| + S + 1 rows; none without a source side)
 //   target_input     = </s>, target tokens                  (T + 1 rows)
 //   target           = target tokens, </s>                  (T + 1 rows)
-// where a language model's first input and last target are those of the sample's TextForm. A block of N + 1 tokens:
+// `prefix` is SampleView's, such as a language tag. A language model's first input and last target are start_token and
+// end_token of the sample's TextForm. A block of N + 1 tokens (TextForm::block = N):
 //   target_input     = its tokens but the last, target = its tokens but the first   (N rows)
-// With a document mask each row whose input is the start token begins another sentence of the batch; the block stays
-// together.
+// With a document mask each row whose input is the start token begins another sentence of the batch; all sentences of a
+// block are in one batch.
 // Speech: `frames` has all F frames of a sentence, `source` SubsampledRows(F) times kPadToken, the encoder's rows.
 // Translation packs samples with an empty target and ignores the one target row of each. Thread safety: pure functions.
 
@@ -89,7 +90,7 @@ constexpr int32_t LeastToken(const TextForm& form) { return form.reserved_ids &&
 struct BatchCapacity {
   int64_t source_rows = 0;
   int64_t target_rows = 0;
-  int64_t sentence_rows = std::numeric_limits<int64_t>::max();  // of one side of one sentence: the model's positions
+  int64_t sentence_rows = std::numeric_limits<int64_t>::max();  // of one side of one sentence: max_positions
   bool operator==(const BatchCapacity&) const = default;
 };
 

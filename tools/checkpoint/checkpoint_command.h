@@ -27,7 +27,7 @@ namespace hadal {
 // Registers the subcommand; its callbacks store the exit code.  `exit_code` must outlive the parsing of `app`.
 void AddCheckpointCommand(Command app, int& exit_code);
 
-// Adds the positional argument RUN_OR_DIR of a command that computes with one model.
+// Adds the positional argument RUN_OR_DIR to a subcommand that uses one model; parsing stores it in `checkpoint`.
 void AddCheckpointOption(Command command, std::string& checkpoint);
 
 // Which checkpoints of a run to select: the newest `last`, or the `best` by validation. Exactly one of
@@ -67,8 +67,8 @@ struct CheckpointDiffOptions {
 // different. Equal means bit-equal (a NaN equals the same NaN, 0 differs from -0). Norms and maxima are computed in
 // double, in element order:
 //   max |Δ| = max_i |a_i - b_i|        relative = ‖a - b‖ / ‖a‖
-// Prints "identical" or the differences. Returns true if identical. `a`, `b`: a checkpoint, or a run's newest. Memory:
-// two slices.
+// Prints "identical" or the differences. Returns true if identical. `a`, `b`: a checkpoint, or a run directory for its
+// newest one. Memory: two slices.
 // Errors: those of OpenCheckpoint and CheckpointReader. Different models count as a difference, not as an error.
 absl::StatusOr<bool> DiffCheckpoints(const std::string& a, const std::string& b, const CheckpointDiffOptions& options,
                                      std::ostream& out);
@@ -88,8 +88,8 @@ struct CheckpointExportOptions {
 // to FILE it writes FILE with the extension .json (model settings, config, origin) and the vocabularies in the
 // checkpoint, under their own names. FILE appears whole or not at all. An existing file with a vocabulary's name is
 // kept if it has the same contents (several exports share it); otherwise it is an error.
-// With a format, the Python package hadal_torch converts such a file to a folder (docs/interchange.md).
-// TERM, INT and HUP end it, as they end import, and leave no new file.
+// With a format, the Python package hadal_torch then converts such a file to the folder `out` (docs/interchange.md).
+// The signals TERM, INT and HUP end an export or import without leaving a new file.
 // Memory: one slice; with a format, the whole model in Python. Errors: AlreadyExists; InvalidArgument (FILE's
 // extension, what the format cannot express, weights that are not finite); those of OpenCheckpoint, of RunHadalTorch
 // and of files.
@@ -98,11 +98,11 @@ absl::Status ExportCheckpoint(const CheckpointExportOptions& options, std::ostre
 struct CheckpointImportOptions {
   std::string source;                     // SOURCE, see below
   std::string out;                        // directory of the checkpoint
-  std::vector<std::string> dictionaries;  // fairseq's dict.txt: none, one, or those of source and target
+  std::vector<std::string> dictionaries;  // paths of fairseq's dict.txt: none, one, or source's and target's
   bool allow_nonfinite = false;
 };
 
-// `hadal checkpoint import` makes a checkpoint of a model that another program holds.
+// `hadal checkpoint import` makes a checkpoint from a model that another program has written.
 //
 // SOURCE is FILE.safetensors, with FILE.json and the vocabularies beside it, as `hadal checkpoint export` writes it; or
 // a folder of Hugging Face transformers (FSMT, M2M100), or fairseq's checkpoint.pt. The Python package hadal_torch
@@ -114,12 +114,12 @@ struct CheckpointImportOptions {
 absl::Status ImportCheckpoint(const CheckpointImportOptions& options, std::ostream& out);
 
 // `hadal checkpoint ls`. For a run, prints one line per checkpoint, with the reason if it is damaged. For one
-// checkpoint, prints its progress and files. With `parameters` also their names and shapes, of a run its newest
-// checkpoint's. Reads only manifests. The run may be in progress: a checkpoint that it removes meanwhile is no error.
+// checkpoint, prints its progress and files. With `parameters`, also prints the names and shapes of the parameters (of
+// a run: its newest checkpoint's). Reads only manifests. A run in progress may remove a checkpoint meanwhile: no error.
 absl::Status PrintCheckpoints(const std::string& run_or_directory, bool parameters, std::ostream& out);
 
 // `hadal checkpoint verify`. Verifies one checkpoint, or all of a run, which may be in progress as above; prints one
-// line each. Errors: DataLoss if any is damaged.
+// line each. Errors: DataLoss if any is damaged; NotFound if there is none; else the first error of reading.
 absl::Status VerifyCheckpoints(const std::string& run_or_directory, std::ostream& out);
 
 }  // namespace hadal

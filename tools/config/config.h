@@ -19,8 +19,8 @@ void AddConfigCommand(Command app, int& exit_code);
 
 enum class ConfigSchema { kRun, kGrid };  // configs/run.proto, configs/compare.proto
 
-// Returns the text of `hadal config explain FIELD`: comment, type, default, allowed values, and the fields of a group.
-// An empty path explains the whole schema. Errors: InvalidArgument with a suggestion for an unknown field.
+// Returns the text of `hadal config explain FIELD`: comment, type, default, allowed values, and the fields of a
+// message. An empty path explains the whole schema. Errors: InvalidArgument with a suggestion for an unknown field.
 absl::StatusOr<std::string> ExplainField(absl::string_view path, ConfigSchema schema = ConfigSchema::kRun);
 
 }  // namespace hadal

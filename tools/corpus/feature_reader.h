@@ -2,7 +2,7 @@
 // PREFIX.json, the manifest, and PREFIX.00000.features, …
 //
 // The files are not trusted: sizes, checksums and counts are compared, and every value must be finite.
-// Thread safety: one thread. Memory: the mapped shard. Blocking: reads files.
+// Thread safety: one thread at a time. Memory: maps one shard at a time. Blocking: reads files.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ struct FeatureManifest {
   int64_t utterances = 0;
   int64_t frames = 0;
   std::vector<FeatureShard> shards;
-  int64_t text_bytes = -1;  // of PREFIX.txt; -1: made before the manifest had them
+  int64_t text_bytes = -1;  // of PREFIX.txt; -1: an older manifest, without text_bytes and text_crc32
   uint32_t text_crc32 = 0;  // zlib's
 
   InputKind inputs() const { return {.frame_width = frame_width, .sample_rate = sample_rate, .cmvn = cmvn}; }
@@ -40,18 +40,20 @@ struct FeatureManifest {
 
 class FeatureReader {
  public:
-  // `prefix`: PREFIX. Errors: NotFound if there is no manifest; DataLoss, with the file and a remedy, if it is invalid.
+  // `prefix`: PREFIX. Reads only the manifest. Errors: NotFound if there is none; DataLoss, with the file and a remedy,
+  // if it is invalid; file errors.
   static absl::StatusOr<FeatureReader> Open(const std::string& prefix);
 
   const FeatureManifest& manifest() const { return manifest_; }
-  // The paths of the manifest, the shards, and PREFIX.txt, which has the transcripts (`hadal prepare` reads them).
+  // Returns the paths of the manifest, of PREFIX.txt with the transcripts (`hadal prepare` reads them), of the shards.
   std::vector<std::string> Files() const;
   // Returns the next utterance, [frames, frame_width]; valid until the next call.
   // Errors: DataLoss with the file; OutOfRange after the last utterance.
   absl::StatusOr<std::span<const float>> Next();
-  // Skips utterances before that of `number`, from 1, and returns it. REQUIRES: ascending numbers.
+  // Returns utterance `number`, counted from 1 over all shards; skips those before it. Errors: as Next. REQUIRES: the
+  // numbers of successive calls ascend.
   absl::StatusOr<std::span<const float>> Frames(int64_t number);
-  // Compares PREFIX.txt with its checksum, if the manifest has that.  Errors: DataLoss with the file.
+  // Compares PREFIX.txt with its size and checksum, if the manifest has them.  Errors: DataLoss with the file.
   absl::Status CheckTranscripts() const;
 
  private:
@@ -68,7 +70,7 @@ class FeatureReader {
   int64_t left_ = 0;                 // utterances in it
 };
 
-// Opens the features at `prefix` and reads every utterance once, to check the files. Errors: those of FeatureReader.
+// Checks all files of the features at `prefix`, in full; returns the manifest. Errors: those of FeatureReader.
 absl::StatusOr<FeatureManifest> CheckFeatures(const std::string& prefix);
 
 }  // namespace hadal

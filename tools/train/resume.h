@@ -37,8 +37,9 @@ namespace hadal {
 absl::StatusOr<std::string> ResumeOfThisAttempt(const std::string& run_directory, const std::string& asked,
                                                 const Environment& environment);
 
-// Rank 0: returns the config's batch.sum_groups. If 0: that of the checkpoint that is resumed from, if it can be read
-// and the replicas may divide it (pipeline/layout/sum_tree.h), else the replicas. `request`: of ResumeOfThisAttempt.
+// Rank 0: returns batch.sum_groups of the config if it is not 0. Otherwise returns that of the checkpoint to resume
+// from, if it can be read and allows this number of replicas (MayDivide, pipeline/layout/sum_tree.h); else the number
+// of replicas. `request`: the result of ResumeOfThisAttempt.
 int32_t SumGroupsOf(const TrainArguments& arguments, const std::string& request, const TrainOptions& options);
 
 // Stores the request `asked` of this attempt, which continues at `step`. Does nothing for "auto", or if neither
@@ -48,7 +49,7 @@ absl::Status NoteResume(const std::string& run_directory, const std::string& ask
                         const Environment& environment);
 
 // Rank 0: returns the checkpoint to resume from: the newest before `before_step`, or the one that `resume` names. If
-// settings have changed since, refuses it unless --accept-changes is given, and then prints the differences. The
+// settings have changed since, returns an error without --accept-changes; with it, prints the differences. The error's
 // message suggests that option only if the run's parameters, `model`, are still those of the checkpoint.
 // Errors: NotFound if "auto" finds no checkpoint; InvalidArgument, with the fields, if settings have changed, or if
 // both --resume CHECKPOINT and --init-from are given; those of FindLatest and of reading a named checkpoint.

@@ -19,9 +19,9 @@ namespace hadal {
 struct BeamChoices {
   std::optional<int32_t> beam;
   std::optional<double> length_penalty, max_length_a, max_length_b;
-  std::optional<int32_t> min_length;  // empty: BeamOptions' default, because a config has no such field
+  std::optional<int32_t> min_length;  // not set: BeamOptions' default, because a config has no such field
   std::optional<int32_t> no_repeat_ngram;
-  // If any of these three is set, outputs are drawn; those that are not set have DrawOptions' defaults.
+  // If any of these three is set, outputs are sampled; those that are not set have DrawOptions' defaults.
   std::optional<double> temperature;
   std::optional<int32_t> top_k;
   std::optional<double> top_p;
@@ -31,9 +31,9 @@ struct BeamChoices {
 };
 
 // Returns the search options of the run that wrote the checkpoint, with `choices` in place of its values. If
-// choices.samples(), `nbest` outputs are drawn, without length penalty.
+// choices.samples(), the options sample `nbest` outputs per sentence, without length penalty.
 // Errors: FailedPrecondition for a config that this version cannot read; InvalidArgument for a value out of range, for
-// nbest > beam, and for choices of beam search when sampling.
+// nbest > beam, for choices of beam search when sampling, and for a seed without sampling.
 absl::StatusOr<BeamOptions> ChosenBeam(const BeamChoices& choices, int32_t nbest, const ModelCheckpoint& checkpoint);
 
 // Add the options to a subcommand.
@@ -46,12 +46,12 @@ enum class OverLong { kError, kSkip };
 struct TranslateOptions {
   std::string checkpoint;       // a checkpoint, or a run directory
   bool language_model = false;  // `hadal sample`: the input's lines are prompts
-  std::string input;  // path; empty: standard input. For `hadal sample` "-" is standard input, empty: one empty prompt
+  std::string input;  // path or prefix of features; empty: stdin. `hadal sample`: "-": stdin, empty: one empty prompt
   std::string direction;             // "en-de"; empty: none
   std::optional<LanguageTags> tags;  // where the direction's tags stand; not set: as in training
-  std::string prefixes;              // path of the forced beginnings; empty: none
+  std::string prefixes;              // path of a file of forced beginnings of the outputs, one per line; empty: none
   std::string output;                // path; empty: standard output
-  bool overwrite = false;            // replaces `output`, if it is not empty
+  bool overwrite = false;            // replaces the file `output`, even if it is not empty
   BeamChoices beam;
   DecoderOptions decoder;  // its beam options are ignored: `beam` and the checkpoint set them
   int32_t nbest = 1;
@@ -66,8 +66,10 @@ struct TranslateOptions {
 
 // Add the options to a subcommand.
 void AddTranslateOptions(Command command, TranslateOptions& options);
-// Adds the options of `hadal translate` that apply to several files: not input, output, direction and forms of output.
+// Adds the options of `hadal translate` that apply to several files: not those of one file (input, output, prefixes,
+// direction), of sampling, --nbest and the form of the output.
 void AddSetTranslationOptions(Command command, TranslateOptions& options);
+// Adds the options of `hadal sample` and sets its defaults in `options`: temperature 1, at most 200 tokens.
 void AddSampleOptions(Command command, TranslateOptions& options);
 
 }  // namespace hadal
