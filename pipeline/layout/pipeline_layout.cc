@@ -271,8 +271,8 @@ absl::StatusOr<PipelineLayout> MakePipelineLayout(const ModelPlan& plan, const B
 void SetRecompute(const ModelPlan& plan, std::vector<RecomputeRun> runs, PipelineLayout& pipeline) {
   HADAL_CHECK(LongestLength(runs) == 0 || pipeline.schedule == WithOnePending(pipeline.schedule));
   std::ranges::sort(runs, {}, &RecomputeRun::first);
-  const auto merged = std::ranges::unique(runs, {}, &RecomputeRun::length);
-  runs.erase(merged.begin(), merged.end());
+  const auto same = [](const RecomputeRun& a, const RecomputeRun& b) { return a.length == b.length; };
+  runs.erase(std::unique(runs.begin(), runs.end(), same), runs.end());
   pipeline.recompute = std::move(runs);
   pipeline.recomputed.clear();
   for (const SublayerRecord& record : plan.sublayers) {

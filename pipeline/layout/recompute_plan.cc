@@ -121,6 +121,7 @@ class GraphMaker {
 struct Rest {
   double value = 0, cost = 0;
   int64_t bytes = 0;
+  const RecomputeStep* step = nullptr;  // the first
 };
 
 // A way to a node.
@@ -140,8 +141,15 @@ struct Problem {
   double lower_bound = 0;
   std::vector<Rest> fewest = {};    // from each node, with the fewest bytes
   std::vector<Rest> cheapest = {};  // from each node, with the least cost + price·bytes
+  std::vector<Rest> small = {},
+                    large = {};  // the same at neighbouring prices: small fits, large is cheaper and does not
 
   std::vector<Rest> Rests(double of_cost, double of_byte) const;
+  void Append(size_t node, const RecomputeStep& step, std::vector<RecomputeRun>& runs) const {
+    runs.push_back({graph->sublayers[node / 2], step.length});
+  }
+  // The best plan that fits of those that begin as one of `small` and `large` and go on as the other.
+  RecomputeChoice Cross() const;
   // REQUIRES: some plan fits, and keeping all does not.
   void FindPrice();
   // Returns the labels of the nodes on ways with a cost below `enough`, the last node's ascending by cost. Clears
@@ -157,7 +165,7 @@ std::vector<Rest> Problem::Rests(double of_cost, double of_byte) const {
       if (step.buffer_bytes > buffer_bytes) break;
       const Rest& rest = rests[step.to];
       const double value = of_cost * step.cost + of_byte * static_cast<double>(step.bytes) + rest.value;
-      if (value < rests[node].value) rests[node] = {value, step.cost + rest.cost, step.bytes + rest.bytes};
+      if (value < rests[node].value) rests[node] = {value, step.cost + rest.cost, step.bytes + rest.bytes, &step};
     }
   }
   return rests;
@@ -165,15 +173,38 @@ std::vector<Rest> Problem::Rests(double of_cost, double of_byte) const {
 
 void Problem::FindPrice() {
   constexpr double kTie = 1e-9;  // relative
-  Rest large = Rests(1, 0).front(), small = fewest.front();
+  large = Rests(1, 0);
+  small = fewest;
   for (;;) {
-    price = (small.cost - large.cost) / static_cast<double>(large.bytes - small.bytes);
+    const Rest &most = large.front(), &least = small.front();
+    price = (least.cost - most.cost) / static_cast<double>(most.bytes - least.bytes);
     cheapest = Rests(1, price);
     const Rest& found = cheapest.front();
     lower_bound = found.value - price * static_cast<double>(limit_bytes);
-    if (found.value >= (small.cost + price * static_cast<double>(small.bytes)) * (1 - kTie)) return;
-    (found.bytes <= limit_bytes ? small : large) = found;
+    if (found.value >= (least.cost + price * static_cast<double>(least.bytes)) * (1 - kTie)) return;
+    (found.bytes <= limit_bytes ? small : large) = cheapest;
   }
+}
+
+RecomputeChoice Problem::Cross() const {
+  RecomputeChoice best{.cost = kUnbounded};
+  for (const auto& [front, behind] : {std::pair(&large, &small), std::pair(&small, &large)}) {
+    RecomputeChoice way;
+    for (size_t node = 0;; node = (*front)[node].step->to) {
+      const Rest& rest = (*behind)[node];
+      if (way.bytes + rest.bytes <= limit_bytes && way.cost + rest.cost < best.cost) {
+        best = {way.runs, way.cost + rest.cost, lower_bound, way.bytes + rest.bytes + buffer_bytes};
+        for (size_t n = node; n + 1 < behind->size(); n = (*behind)[n].step->to)
+          Append(n, *(*behind)[n].step, best.runs);
+      }
+      if (node + 1 >= front->size()) break;
+      const RecomputeStep& step = *(*front)[node].step;
+      way.cost += step.cost;
+      way.bytes += step.bytes;
+      Append(node, step, way.runs);
+    }
+  }
+  return best;
 }
 
 // Keeps the labels that no other excels, ascending by cost; of many, some at even distances.
@@ -272,24 +303,24 @@ RecomputeChoice ChooseRecompute(const RecomputeGraph& graph, int64_t limit_bytes
   }
   std::ranges::sort(problems, {}, &Problem::lower_bound);
   choice.cost = kUnbounded;
-  // Of many segments, a plan that is hardly better is not looked for.
-  const double better = std::ssize(graph.sublayers) > kExactSegments ? 0.998 : 1;
-  // The least cost is hardly ever above the bound by more than a sublayer's: what is far above it is looked at last.
-  const double one_sublayer = problems.front().fewest.front().cost / static_cast<double>(graph.sublayers.size());
-  for (double above = one_sublayer; choice.cost == kUnbounded; above *= 4) {
-    choice.lower_bound = kUnbounded;
-    for (const Problem& problem : problems) {
-      const double enough = std::min(better * choice.cost, problems.front().lower_bound + above);
-      if (problem.lower_bound >= enough) break;
-      bool exact = true;
-      const std::vector<std::vector<Label>> labels = problem.Follow(enough, exact);
-      if (!exact) choice.lower_bound = std::min(choice.lower_bound, problem.lower_bound);
-      if (labels.back().empty()) continue;
-      const Label& cheapest = labels.back().front();
-      choice = {RunsOf(graph, labels), cheapest.cost, choice.lower_bound, cheapest.bytes + problem.buffer_bytes};
-    }
+  for (const Problem& problem : problems) {
+    if (problem.lower_bound >= choice.cost) break;
+    if (RecomputeChoice crossed = problem.Cross(); crossed.cost < choice.cost) choice = std::move(crossed);
   }
-  choice.lower_bound = std::min(choice.lower_bound, better * choice.cost);
+  // Of many segments, a plan that is hardly better is not looked for.
+  const double better = std::ssize(graph.sublayers) > kExactSegments ? 0.99 : 1;
+  choice.lower_bound = kUnbounded;
+  for (const Problem& problem : problems) {
+    const double enough = better * choice.cost;
+    if (problem.lower_bound >= enough) break;
+    bool exact = true;
+    const std::vector<std::vector<Label>> labels = problem.Follow(enough, exact);
+    if (!exact) choice.lower_bound = std::min(choice.lower_bound, problem.lower_bound);
+    if (labels.back().empty()) continue;
+    const Label& cheapest = labels.back().front();
+    choice = {RunsOf(graph, labels), cheapest.cost, choice.lower_bound, cheapest.bytes + problem.buffer_bytes};
+  }
+  choice.lower_bound = std::max(problems.front().lower_bound, std::min(choice.lower_bound, better * choice.cost));
   return choice;
 }
 

@@ -71,10 +71,10 @@ TEST_F(EmulatedDeviceTest, WhatACaptureForbidsAborts) {
   EXPECT_DEATH(stream_.Synchronize(), "capturing");
   EXPECT_DEATH(device_.Idle(), "capturing");
   EXPECT_DEATH(static_cast<void>(device_.Allocate(16)), "capturing");
-  EXPECT_DEATH(device_.BeginCapture(), "capturing");
+  EXPECT_DEATH(device_.BeginCapture(), "capturer");
   EXPECT_DEATH(device_.launch_memory().Put(1.0f), "capturing") << "content without a place of its own";
   ASSERT_TRUE(device_.EndCapture().ok());
-  EXPECT_DEATH(static_cast<void>(device_.EndCapture()), "capturing");
+  EXPECT_DEATH(static_cast<void>(device_.EndCapture()), "capturer");
   EmulatedDevice other;
   other.BeginCapture();
   const absl::StatusOr<std::unique_ptr<DeviceGraph>> graph = other.EndCapture();

@@ -263,7 +263,9 @@ void AddBenchCommand(Command app, int& exit_code) {
   command.AddFlag(
       "--no-graphs", [arguments] { arguments->step.graphs = GraphMode::kOff; }, "On a GPU, one launch per kernel");
   command.AddFlag("--overlap-weight-gradients", step.overlap_weight_gradients, "As the field of a config's device");
-  command.AddOption("--weight-gradient-batch", arguments->run.weight_gradient_batch, "Likewise").InRange(1, 16);
+  command.AddOption("--weight-gradient-batch", arguments->run.weight_gradient_batch, "As device.weight_gradient_batch")
+      .InRange(1, 16)
+      .ShowDefault();
   command.AddFlag("--no-limit", arguments->no_limit, "Measure only the step");
   command.AddFlag("--json", step.json, "Print everything as JSON");
   command.Runs([arguments, &exit_code] {

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 # Imported when used: these read configs/run.proto, which readers of runs do not need.
 _HOMES = {"Config": "config", "Corpus": "corpus", "prepare": "corpus", "train": "jobs", "JobError": "jobs", "submit": "cluster",
           "plan": "planning", "Plan": "planning", "compare": "planning"}
-__all__ = ["Cell", "Config", "Corpus", "Hypothesis", "JobError", "Picture", "Plan", "Refusal", "Run", "Status", "Table", "compare", "configs", "plan",
+__all__ = ["Cell", "Config", "Corpus", "Hypothesis", "JobError", "Picture", "Plan", "Refusal", "Run", "Status", "Table", "compare", "plan",
            "prepare", "read_metrics", "submit", "train"]
 
 

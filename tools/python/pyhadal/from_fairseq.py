@@ -121,7 +121,7 @@ NOTES = {
     "finetune-from-model": "hadal checkpoint import, then hadal train … --init-from",
     "bf16": "bf16 on GPUs is the default (device.precision)", "memory-efficient-fp16": "bf16 on GPUs by default; no fp16",
     "tensorboard-logdir": "RUN_DIR/tb is always written", "log-file": "RUN_DIR/logs is always written",
-    "wandb-project": "not there; RUN_DIR/metrics.jsonl has every number",
+    "wandb-project": "`python3 -m pyhadal follow RUN --to wandb`; RUN_DIR/metrics.jsonl has every number",
     "keep-last-epochs": "checkpoint.keep_last counts checkpoints, not epochs",
     "save-interval": "checkpoint.every_steps counts steps, not epochs", "validate-interval": "validation.every_steps counts steps, not epochs",
     "reset-optimizer": "hadal train … --init-from starts anew with given weights",
