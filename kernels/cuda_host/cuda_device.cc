@@ -15,7 +15,6 @@
 #include "kernels/cuda_host/cublas_library.h"
 #include "kernels/cuda_host/cublas_matmul.h"
 #include "kernels/cuda_host/cuda_check.h"
-#include "kernels/cuda_host/cuda_queues.h"
 #include "kernels/cuda_host/launch_device.h"
 #include "kernels/cuda_host/operations.h"
 #include "runtime/check.h"

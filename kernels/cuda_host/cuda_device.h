@@ -2,11 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "kernels/cuda/device_view.h"
 #include "runtime/device.h"
+#include "runtime/device_queues.h"
 #include "runtime/device_watch.h"
 
 namespace hadal::cuda {
@@ -50,5 +53,13 @@ absl::StatusOr<CudaFacts> LookAtCudaDevice(const CudaDeviceOptions& options);
 // Limitation: lists that overlap without being equal ("0,1" for one rank, "1,2" for the next) are not recognised; no
 // launcher makes such lists. `local_rank`: the process's index on its host. REQUIRES: local_rank ≥ 0, visible > 0.
 constexpr int ChooseVisibleDevice(int local_rank, int visible) { return local_rank % visible; }
+
+// Returns a GPU's streams and events as DeviceQueues (cuda_queues.cc; the device calls it). They are non-blocking
+// streams of the highest priority: a transfer, for which a peer waits, has few thread blocks and should run before
+// the many of a kernel. `device`: CUDA's number of the GPU. Calls also set it as the calling thread's current device,
+// because CUDA would open GPU 0 for a new thread. `main`: the device's main stream. `standstill`: called before each
+// call that may make the host wait for the device (runtime/device.h). `main` and `watch` must outlive the queues.
+std::unique_ptr<DeviceQueues> MakeCudaQueues(int device, StreamHandle main, DeviceWatch& watch,
+                                             std::function<void()> standstill);
 
 }  // namespace hadal::cuda

@@ -1,5 +1,3 @@
-#include "kernels/cuda_host/cuda_queues.h"
-
 #include <cuda_runtime_api.h>
 
 #include <chrono>
@@ -7,6 +5,7 @@
 #include <utility>
 
 #include "kernels/cuda_host/cuda_check.h"
+#include "kernels/cuda_host/cuda_device.h"
 
 namespace hadal::cuda {
 namespace {

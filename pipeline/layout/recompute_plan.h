@@ -8,7 +8,7 @@
 // How: plans are the ways through a graph whose steps are segments. For each size of the buffer, the shortest ways at a
 // price λ a byte, with the λ that gives the highest, are a lower bound of the cost within the limit (Lagrange). Then
 // all ways are followed at once, without those that another excels in cost and bytes, that cannot fit, or whose bound
-// is no less than the best cost: of many segments, less 0.2%. If too many remain at a node, the bound is that of λ.
+// is no less than the best cost: of many segments, less 1%. If too many remain at a node, the bound is that of λ.
 // Accumulation: costs in double, in the order of the sublayers. Threads: pure.
 #pragma once
 
@@ -22,7 +22,7 @@
 namespace hadal {
 
 inline constexpr int32_t kSegmentLengths[] = {1, 2, 5, 10, 20, 50};
-inline constexpr int32_t kExactSegments = 64;  // shortest ones; beyond, the 0.2% hold
+inline constexpr int32_t kExactSegments = 64;  // shortest ones; beyond, the 1% hold
 
 // A segment as a step to a later node. Bytes of all live micro-batches: its input and what is kept.
 struct RecomputeStep {

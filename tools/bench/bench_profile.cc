@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -13,13 +14,13 @@
 #include "pipeline/engine/engine.h"
 #include "pipeline/exchange/parameter_broadcast.h"
 #include "pipeline/layout/pipeline_layout.h"
+#include "runtime/check.h"
 #include "runtime/clock.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/data/sampling_order.h"
 #include "runtime/machine.h"
 #include "runtime/status_macros.h"
-#include "tools/bench/sublayer_clock.h"
 #include "tools/median.h"
 #include "tools/plan/plan_report.h"
 #include "tools/plan/profiled_costs.h"
@@ -39,6 +40,87 @@ std::string ProcessorName() {
   }
   return "unknown";
 }
+
+// Measures the time of each sublayer inside a chunk that runs unchanged. A chunk calls its progress hook after every
+// sublayer and every part (pipeline/stage/chunk.h), in an order that follows from the plan alone.
+class SublayerClock {
+ public:
+  // For a chunk that has the whole model of `plan`, recomputed in segments of `recompute_every` sublayers; 0: not.
+  SublayerClock(const ModelPlan& plan, int32_t recompute_every)
+      : read_([this] { times_.push_back(MonotonicSeconds()); }), seconds_(plan.sublayers.size()) {
+    if (plan.source_embedding() >= 0) AddPart(plan.source_embedding());
+    AddSegments(1, plan.encoder_end(), recompute_every, plan);
+    if (plan.options.has_decoder()) {
+      AddPart(plan.target_embedding());
+      AddSegments(plan.target_embedding() + 1, plan.output_head(), recompute_every, plan);
+    }
+    AddPart(plan.output_head());
+    std::reverse(backward_.begin(), backward_.end());
+  }
+  SublayerClock(const SublayerClock&) = delete;
+  SublayerClock& operator=(const SublayerClock&) = delete;
+
+  // The hook: SublayerContext::progress must point to it while the chunk runs.
+  const std::function<void()>& progress() const { return read_; }
+
+  // Call BeginForward before Chunk::Forward, BeginBackward before Chunk::Backward, and End after either. End adds the
+  // measured times to seconds().
+  void BeginForward() { Begin(forward_); }
+  void BeginBackward() { Begin(backward_); }
+  void End() {
+    HADAL_CHECK_EQ(times_.size(), marks_->size() + 1);
+    for (size_t i = 0; i < marks_->size(); ++i) {
+      seconds_[(*marks_)[i].sublayer].*(*marks_)[i].part += times_[i + 1] - times_[i];
+    }
+  }
+
+  // Sums since the last Reset.  [sublayers]
+  const std::vector<SublayerSeconds>& seconds() const { return seconds_; }
+  void Reset() { std::fill(seconds_.begin(), seconds_.end(), SublayerSeconds()); }
+
+ private:
+  struct Mark {
+    int32_t sublayer = 0;
+    double SublayerSeconds::*part = nullptr;
+  };
+
+  void Begin(const std::vector<Mark>& marks) {
+    marks_ = &marks;
+    times_.assign(1, MonotonicSeconds());
+  }
+  // A segment calls the hook after each of its sublayers and once at its end; backward_ is built from its end. A stack
+  // that combines its layers has one segment a layer; one that does so, reads blocks or has a second stream has a part
+  // behind the last segment.
+  void AddSegments(int32_t first, int32_t last, int32_t recompute_every, const ModelPlan& plan) {
+    const bool combines = first < last && plan.Combines(plan.sublayers[first].stack);
+    const int32_t length = combines ? 1 : recompute_every > 0 ? recompute_every : std::max(last - first, 1);
+    for (int32_t begin = first, end = first; begin < last; begin = end) {
+      end = plan.SegmentEnd(begin, length, last);
+      backward_.push_back({begin, &SublayerSeconds::backward});
+      for (int32_t s = begin; s < end; ++s) {
+        forward_.push_back({s, &SublayerSeconds::forward});
+        backward_.push_back({s, &SublayerSeconds::backward});
+      }
+      forward_.push_back({end - 1, &SublayerSeconds::forward});
+      for (int32_t s = end - 1; recompute_every > 0 && s >= begin; --s) {
+        backward_.push_back({s, &SublayerSeconds::recompute});
+      }
+    }
+    if (first >= last) return;
+    const Stack stack = plan.sublayers[first].stack;
+    if (plan.KeepsHistory(stack) || plan.HasSecondStream(stack)) AddPart(last - 1);
+  }
+  void AddPart(int32_t sublayer) {
+    forward_.push_back({sublayer, &SublayerSeconds::forward});
+    backward_.push_back({sublayer, &SublayerSeconds::backward});
+  }
+
+  std::vector<Mark> forward_, backward_;  // in the order of the calls
+  std::function<void()> read_;
+  const std::vector<Mark>* marks_ = nullptr;
+  std::vector<double> times_;
+  std::vector<SublayerSeconds> seconds_;
+};
 
 // The mean of each number over the ranks.
 absl::StatusOr<std::vector<double>> MeanOverRanks(Collectives& collectives, const std::vector<double>& mine) {

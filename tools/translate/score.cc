@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -27,11 +29,66 @@
 #include "tools/output/human_units.h"
 #include "tools/output/work_progress.h"
 #include "tools/translate/leading_tokens.h"
-#include "tools/translate/score_stream.h"
 #include "tools/translate/translation_output.h"
 
 namespace hadal {
 namespace {
+
+// Cuts the text of `hadal score --block N [--context C]`, one stream under a language model, into blocks.
+//
+// The stream is the tokens of all lines or documents, each followed by </s> (of a tokenizer.json by its end token, and
+// preceded by its start token). It is cut into blocks of N tokens, of which the first C repeat the end of the block
+// before and are context only. The first block has no block before it, and N − C tokens. So each
+// block has N − C new tokens, and each token of the stream is scored once. A
+// block's first token is predicted from the token before the block (</s> at the stream's beginning). With a model that
+// was trained with a document mask, attention ends at a document's borders. Else this is fairseq's eval_lm
+// with --sample-break-mode none, --tokens-per-sample N and --context-window C; as there, </s> counts as a token.
+class StreamBlocks {
+ public:
+  // Reads the ids of the next line, without the tokens that start and end it; returns false at the end.
+  using NextLine = std::function<absl::StatusOr<bool>(std::vector<int32_t>& ids)>;
+  // REQUIRES: 0 ≤ context < block.
+  StreamBlocks(const TextForm& form, int64_t block, int64_t context, NextLine next_line)
+      : form_(form), block_(block), context_(context), next_line_(std::move(next_line)), stream_(1, form.start_token) {}
+
+  // The next block: empty at the end. Errors: those of next_line.
+  absl::StatusOr<TextBlock> Next() {
+    const int64_t fresh = block_ - context_;
+    while (!ended_ && std::ssize(stream_) - scored_ < fresh) HADAL_RETURN_IF_ERROR(ReadLine());
+    const int64_t count = std::min(fresh, std::ssize(stream_) - scored_);
+    if (count == 0) return TextBlock();
+    TextBlock block{.context = std::min(context_, scored_ - 1)};
+    const auto first = stream_.begin() + scored_ - block.context - 1;
+    block.tokens.assign(first, stream_.begin() + scored_ + count);
+    scored_ += count;
+    // What later blocks read stays; the rest goes when it is more than half, so that a long line is moved few times.
+    const int64_t passed = std::max<int64_t>(scored_ - context_ - 1, 0);
+    if (2 * passed <= std::ssize(stream_)) return block;
+    stream_.erase(stream_.begin(), stream_.begin() + passed);
+    scored_ -= passed;
+    return block;
+  }
+
+ private:
+  absl::Status ReadLine() {
+    std::vector<int32_t> tokens;
+    HADAL_ASSIGN_OR_RETURN(const bool more, next_line_(tokens));
+    ended_ = !more;
+    if (!more) return absl::OkStatus();
+    if (begun_ && form_.start_token != form_.end_token) stream_.push_back(form_.start_token);
+    begun_ = true;
+    stream_.insert(stream_.end(), tokens.begin(), tokens.end());
+    stream_.push_back(form_.end_token);
+    return absl::OkStatus();
+  }
+
+  TextForm form_;
+  int64_t block_, context_;
+  NextLine next_line_;
+  std::vector<int32_t> stream_;  // what is still read; in front of the text stands the start token
+  int64_t scored_ = 1;           // tokens of stream_
+  bool begun_ = false, ended_ = false;
+};
 
 // Words between white space.
 int64_t CountWords(std::string_view line) { return std::ssize(SplitAtSpace(line)); }

@@ -8,13 +8,12 @@
 // depends on the model alone, not on other pairs. With --direction, sources and targets begin with its language tags;
 // the target's is scored and counted as a token, as in training.
 //   hadal score RUN_OR_DIR --target FILE --block N [--context C]
-// scores a language model's text as one stream instead (score_stream.h), and writes one line per block: the sum over
-// its new tokens, and their number.
-// Where FILE has documents (tools/corpus/parallel_text.h), a pair or a line is a document.
-// The summary on `log` has the perplexity per token, exp(total nll / target tokens), and per word, exp(total nll /
-// words). Words are those of the target text, split at white space, plus one per line for its end (as fairseq and KenLM
-// count), independent of the vocabulary. Only the perplexity per word can be compared between models with different
-// vocabularies.
+// scores a language model's text as one stream instead (StreamBlocks in score.cc), and writes one line per block: the
+// sum over its new tokens, and their number. Where FILE has documents (tools/corpus/parallel_text.h), a pair or a
+// line is a document. The summary on `log` has the perplexity per token, exp(total nll / target tokens), and per
+// word, exp(total nll / words). Words are those of the target text, split at white space, plus one per line for its
+// end (as fairseq and KenLM count), independent of the vocabulary. Only the perplexity per word can be compared
+// between models with different vocabularies.
 #pragma once
 
 #include <cstdint>
