@@ -104,8 +104,8 @@ class TrainingCheckpoints {
   // Errors of Begin, Poll and Finish: Aborted (another job has claimed the run directory); Unavailable and
   // DeadlineExceeded (a rank was lost). After an error the save is over and earlier checkpoints are untouched.
   // now.best lists the steps of the best validations. Begin, Poll and Finish remove from it the step of an earlier save
-  // that failed. If the list is then empty, it becomes that of the last checkpoint saved or loaded, so that the next
-  // better validation is saved as `best`.
+  // that failed. If the list is then empty, it becomes the list in the last checkpoint that was saved or loaded, so
+  // that the next better validation is saved as `best`.
   absl::Status Begin(TrainingProgress& now, bool is_best);
   bool saving() const { return saving_; }
   // Call before every update: see BackgroundFile::BeforeUpdate.

@@ -7,7 +7,8 @@
 //   history                     the outputs of a stack's earlier layers, for models whose layers read combinations of
 //                               them (layers/layer_combination.h)
 // Use: the constructor, RequireSaved and RequireHistory (called by the chunks) and ReserveRequired plan the sizes; Bind
-// then attaches the memory. Each chunk that computes overwrites all contents.
+// then attaches the memory. A chunk overwrites all contents but its inputs: the residual (or the
+// history's entries) and the second stream in front of it.
 // Thread safety: one thread.
 #pragma once
 
@@ -40,7 +41,8 @@ class DecodeLane {
   DecodeLane(const DecodeCapacity& capacity, bool on_device);
 
   // Starts a group. `utterances`: for a speech model the frames, [frames · frame_width], of all utterances of the
-  // translation; command.source then has, in each row, the index of the row's utterance. Else empty. REQUIRES: kEncode.
+  // translation; command.source then has, for each row of the encoder (source rows), the index of its utterance. Else
+  // empty. REQUIRES: kEncode.
   void BeginGroup(const DecodeCommand& command, std::span<const std::span<const float>> utterances,
                   int32_t frame_width);
   // Starts a step of the group. REQUIRES: kStep.
@@ -126,7 +128,8 @@ class DecodeBlocks {
   DecodeBlocks(const DecodeCapacity& capacity, ArenaLayout& layout);
   void Bind(const Arena& arena);
 
-  // Copy the tables of a lane to its block, in one copy in the stream's order, and return their addresses.
+  // Copy the tables of a lane to its block, in one copy in the stream's order, and set the device addresses in `rows`
+  // or `encoder_output`.
   // REQUIRES: the tables have the capacity's size; the host has waited for the device since the lane's last call of the
   // same function.
   void FillStep(const Stream& stream, int32_t lane, IncrementalRows& rows) const;

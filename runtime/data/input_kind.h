@@ -1,8 +1,8 @@
 // How the inputs of a model were made: the positions of language tags, and the features of speech.
 //
 // A corpus and a checkpoint store an InputKind. Before text or features go into a model, the two are compared, because
-// a model accepts any numbers of the right width. A field that is empty or 0 was not recorded (by an older version) and
-// is not compared.
+// a model accepts any numbers of the right width. frame_width is always compared (0: text). Another field that is empty
+// or 0 was not recorded, by an older version, and is not compared.
 // Thread safety: pure functions.
 #pragma once
 

@@ -1,8 +1,9 @@
 // The costs of a step as measured by `hadal bench profile` (written by tools/bench/bench_profile.h, described in
 // configs/machine.proto).
 //
-// A sublayer costs what the profile has for its kind, at any depth. The profile's messages were measured between the
-// ranks of one host; the description of a machine (Machine) can give the links between nodes.
+// A sublayer costs what the profile has for its kind, so a profile of few layers can plan a model of many. The
+// profile's messages were measured between the ranks of one host; the description of a machine (Machine) can give the
+// links between nodes.
 #pragma once
 
 #include <memory>
