@@ -308,7 +308,7 @@ RecomputeChoice ChooseRecompute(const RecomputeGraph& graph, int64_t limit_bytes
     if (RecomputeChoice crossed = problem.Cross(); crossed.cost < choice.cost) choice = std::move(crossed);
   }
   // Of many segments, a plan that is hardly better is not looked for.
-  const double better = std::ssize(graph.sublayers) > kExactSegments ? 0.99 : 1;
+  const double better = std::ssize(graph.sublayers) > kExactSegments ? 1 / 1.01 : 1;
   choice.lower_bound = kUnbounded;
   for (const Problem& problem : problems) {
     const double enough = better * choice.cost;
