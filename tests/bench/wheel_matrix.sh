@@ -30,7 +30,7 @@ timed "pip install $(basename "$1")" install "$1"
 here=$(python3 -c 'import os, pyhadal; print(os.path.dirname(pyhadal.__file__))')
 echo "  $(du -shc "$here" "$here.libs" | awk '{ size = $1 } END { print size }') installed; outside the wheel: $(ldd "$here/bin/hadal" "$here/lib/hadal/libhadal_mpi.so" |
   grep -v pyhadal | awk '{ print $1 ($3 == "not" ? " (not found)" : "") }' | sort -u | paste -sd ' ')"
-timed "text, corpus, 40 steps, 50 translations, one rank without MPI" bash /work/one_rank hadal "$here/share/hadal/configs"
+timed "text, corpus, 40 steps, 50 translations, one rank without MPI" bash /matrix/one_rank hadal "$here/share/hadal/configs"
 [ "$(cksum < "$(echo one/checkpoints/latest/*.safetensors)"), $(cksum < one.out)" = "$2" ] || { echo "other bits than the build's"; exit 1; }
 code=0; OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 hadal translate one < text/test.de 2> refusal || code=$?
 echo "  two ranks without MPI: exit code $code, $(cut -c 1-130 refusal)…"
@@ -52,14 +52,14 @@ echo "$(basename "$wheel"), $(du -h "$wheel" | cut -f 1); the build: $("$hadal" 
 echo "$(nproc) CPUs, $(lscpu | sed -n 's/^Model name: *//p'), load average $(cut -d " " -f 1 /proc/loadavg)"
 echo "cksum of the build's weights, of its translations: $expected"
 for root in "$@"; do
-  rm -rf "$root/work" "$root/home/user"; mkdir -p "$root/work" "$root/home/user"
-  cp "$work/one_rank" "$work/user" "$wheel" "$root/work"
+  rm -rf "$root/matrix" "$root/home/user"; mkdir -p "$root/matrix" "$root/home/user"
+  cp "$work/one_rank" "$work/user" "$wheel" "$root/matrix"
   cp /etc/resolv.conf "$root/etc"
-  cp /etc/ssl/certs/ca-certificates.crt "$root/work/authorities.crt"
-  chown 1000:1000 "$root/home/user"; chmod -R a+rX "$root/work"
+  cp /etc/ssl/certs/ca-certificates.crt "$root/matrix/authorities.crt"
+  chown 1000:1000 "$root/home/user"; chmod -R a+rX "$root/matrix"
   unshare --mount --pid --fork bash -c '
     mount -t proc proc "$1/proc"; mount --rbind /sys "$1/sys"; mount -t tmpfs -o mode=1777 tmpfs "$1/dev/shm"
-    exec chroot --userspec=1000:1000 "$1" env -i PATH=/usr/bin:/bin HOME=/home/user PIP_CERT=/work/authorities.crt bash /work/user "$2" "$3"' \
-    chroot "$root" "/work/$(basename "$wheel")" "$expected" 2>&1
-  rm -rf "$root/work" "$root/home/user"
+    exec chroot --userspec=1000:1000 "$1" env -i PATH=/usr/bin:/bin HOME=/home/user PIP_CERT=/matrix/authorities.crt bash /matrix/user "$2" "$3"' \
+    chroot "$root" "/matrix/$(basename "$wheel")" "$expected" 2>&1
+  rm -rf "$root/matrix" "$root/home/user"
 done
