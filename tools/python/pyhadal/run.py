@@ -313,7 +313,7 @@ class Run(ModelCommands):
         starts = self._events.get("run", [])
         return int(starts[-1].get(field, 0)) if starts else 0
 
-    def depth(self, series: str) -> "tuple[list[int], np.ndarray]":
+    def depth(self, series: str) -> "tuple[list[int], np.ndarray[Any, Any]]":
         """A number of every sublayer at the recorded steps: (steps, float64 [records, sublayers]).
 
         NaN: the sublayer has no such tensor. Infinity: the tensor was not finite. `series`: docs/metrics.md, event depth.
