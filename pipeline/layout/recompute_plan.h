@@ -5,11 +5,12 @@
 // segments have one of kSegmentLengths. Each segment's input is kept for each live micro-batch. One buffer has room for
 // the largest recomputed segment; where a chunk's backward is in two halves (stage/chunk.h), segments share less of it.
 //
-// How: plans are the ways through a graph whose steps are segments. For each size of the buffer, the shortest ways at a
-// price λ a byte, with the λ that gives the highest, are a lower bound of the cost within the limit (Lagrange). Then
-// all ways are followed at once, without those that another excels in cost and bytes, that cannot fit, or whose bound
-// is no less than the best cost: of many segments, less 1%. If too many remain at a node, the bound is that of λ.
-// Accumulation: costs in double, in the order of the sublayers. Threads: pure.
+// How: a plan is a way through a graph whose steps are segments. For each size of the buffer and a price λ a byte, the
+// way of least cost + λ·bytes gives a lower bound of the cost within the limit (Lagrange); λ is the price whose bound
+// is highest. A first plan begins as the cheapest way on one side of λ and ends as that on the other side. Then all
+// ways whose bound is below its cost (with more than kExactSegments segments: below cost / 1.01) are followed at
+// once; if at a node too many remain, only some are, and the bound is that of λ.
+// Units: cost in multiply-adds of a micro-batch, added in double in the order of the sublayers. Threads: pure.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@
 namespace hadal {
 
 inline constexpr int32_t kSegmentLengths[] = {1, 2, 5, 10, 20, 50};
-inline constexpr int32_t kExactSegments = 64;  // shortest ones; beyond, the 1% hold
+inline constexpr int32_t kExactSegments = 64;  // up to these the choice is exact, unless too many ways remain
 
 // A segment as a step to a later node. Bytes of all live micro-batches: its input and what is kept.
 struct RecomputeStep {
@@ -32,8 +33,9 @@ struct RecomputeStep {
   int64_t bytes = 0;
   int64_t buffer_bytes = 0;  // of the buffer
 };
-// Nodes are places between a rank's shortest segments. Node 2i: in front of the i-th one and behind a recomputed one or
-// none; node 2i + 1: behind a kept one. The last node: behind all.
+// Nodes are places between a rank's shortest segments: those of length 1, or more sublayers where no
+// cut is legal. Node 2i: in front of the i-th one, behind a recomputed one or none; 2i + 1: in front of the i-th one,
+// behind a kept one. The last node: behind all.
 struct RecomputeGraph {
   std::vector<int32_t> sublayers;                 // the first of each shortest segment
   std::vector<std::vector<RecomputeStep>> steps;  // from each node

@@ -216,7 +216,7 @@ class TrainTest(unittest.TestCase):
             self.assertEqual(pyhadal.Run(self.path("endless")).status().state, "running")
             raise KeyboardInterrupt
 
-        with self.assertRaisesRegex(KeyboardInterrupt, "saved; the same call goes on"):
+        with self.assertRaisesRegex(KeyboardInterrupt, "saved; the same call resumes it"):
             self.train_until("endless", interrupt, ranks=2)
         saved = pyhadal.Run(self.path("endless")).status()
         self.assertEqual(saved.state, "saved")

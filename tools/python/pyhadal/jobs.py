@@ -44,7 +44,7 @@ def train(config: "Config | Path", corpus: "Corpus | Path | None" = None, *, run
     `options`: of `hadal train`, with _ for -, as `init_from="runs/other", accept_changes=True, device="cuda"`.
 
     A run that is there is resumed from its newest checkpoint. An interrupt (Ctrl-C, a notebook's stop) saves, then raises
-    KeyboardInterrupt; the same call goes on from there. A second interrupt does not wait for the save, a third kills the job. If
+    KeyboardInterrupt; the same call resumes it. A second interrupt does not wait for the save, a third kills the job. If
     this process ends in any way, the job saves and ends.
 
     Raises JobError, with the program's last line and exit code: a bad config, a directory that another run is using, a full disk,
@@ -63,7 +63,7 @@ def train(config: "Config | Path", corpus: "Corpus | Path | None" = None, *, run
         finally:
             job.end()
     if job.interrupted:
-        raise KeyboardInterrupt("saved; the same call goes on from there" if code == _SAVED else f"the job ended with exit code {code}")
+        raise KeyboardInterrupt("saved; the same call resumes it" if code == _SAVED else f"the job ended with exit code {code}")
     if code not in (0, _SAVED):
         output = "".join(job.lines)
         found = program.failure("train", output, code)

@@ -257,7 +257,7 @@ class Run(ModelCommands):
         return Status(state, step, int(last[0].get("total_steps", 0)) if last else 0, "" if state == "running" else reason, job)
 
     def submit(self, **options: Any) -> str:
-        """Goes on with the run as a Slurm job of its own config. Returns the job's number. Arguments and errors: `pyhadal.submit`."""
+        """Resumes the run as a Slurm job, with its own config. Returns the job's number. Arguments and errors: `pyhadal.submit`."""
         from pyhadal.cluster import submit
 
         return submit(self.path, run_dir=self.path, **options)
