@@ -13,8 +13,6 @@ using enum SupervisorState;
 using enum SupervisorEvent;
 using Action = SupervisorAction;
 
-constexpr int kSignalExit = 128;  // exit code of a shell and of mpirun for "ended by signal n": 128 + n
-
 bool IsCrash(const JobEnd& end) {
   const int code = EndCode(end);
   return code == kExitHang || code == kExitPeerLost || code >= kSignalExit || (end.begun && !end.ended);

@@ -19,6 +19,7 @@ void AddEvaluateCommand(Command app, int& exit_code);
 void AddScoreCommand(Command app, int& exit_code);
 void AddEmbedCommand(Command app, int& exit_code);
 void AddCompareCommand(Command app, int& exit_code);
+void AddConfigCellsCommand(Command app, int& exit_code);  // REQUIRES: AddConfigCommand
 void AddCurveCommand(Command app, int& exit_code);
 void AddSweepCommand(Command app, int& exit_code);
 

@@ -55,6 +55,7 @@ constexpr AddCommand kCommands[] = {
     hadal::AddChrfCommand,
     hadal::AddWerCommand,
     hadal::AddConfigCommand,             // show, diff, explain
+    hadal::AddConfigCellsCommand,        // what Python asks of the configs of a grid
     hadal::AddCheckpointCommand,         // ls, verify, diff, export, average
     hadal::AddInspectCommand,            // what a step trains on
     hadal::AddInspectSimilarityCommand,  // how alike a checkpoint's layers are
@@ -66,11 +67,6 @@ constexpr AddCommand kCommands[] = {
     hadal::AddDoctorCommand,             // the ranks, links and files of a job, before it runs
     hadal::AddBenchCommand,              // how fast a step and each kernel are
 };
-
-// What saves and stops when a signal asks for it. Everything else ends at once, as programs do.
-bool StopsWhenAsked(std::string_view command) {
-  return command == "train" || command == "compare" || command == "sweep";
-}
 
 // The end of a command line whose first word is no command: what to say.
 std::string UnknownCommand(const std::vector<std::string>& names, const std::string& word) {
@@ -102,8 +98,9 @@ int main(int argc, char** argv) {
   std::signal(SIGCHLD, SIG_DFL);  // if a parent ignored it, waitpid would report no end of a child
   hadal::IgnoreFileSizeSignal();
   hadal::ExplainLostPages();
-  const bool stops_when_asked = argc > 1 && StopsWhenAsked(argv[1]);
-  if (stops_when_asked) hadal::InstallStopSignals();
+  // Training saves and stops when a signal asks for it. Everything else ends at once, as programs do.
+  const bool trains = argc > 1 && std::string_view(argv[1]) == "train";
+  if (trains) hadal::InstallStopSignals();
   hadal::CommandLine line("hadal", "hadal trains Transformers of extreme depth through a pipeline of ranks.");
   hadal::Command app = line.program();
   app.RequireCommand();
@@ -134,7 +131,7 @@ int main(int argc, char** argv) {
     return hadal::kExitError;
   }
   // What a run prints is only its progress; of other commands it is what they are for.
-  if (exit_code == hadal::kExitDone && !stops_when_asked && !hadal::StandardOutputIsWhole()) {
+  if (exit_code == hadal::kExitDone && !trains && !hadal::StandardOutputIsWhole()) {
     std::fputs("hadal: writing to standard output failed; is the disk full?\n", stderr);
     return hadal::kExitError;
   }

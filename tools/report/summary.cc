@@ -112,15 +112,6 @@ void AddSummaryCommand(Command app, int& exit_code) {
   command.Runs([arguments, &exit_code] { exit_code = EndTool("summary", FormatSummary(*arguments)); });
 }
 
-absl::StatusOr<std::string> WriteReport(const std::vector<std::string>& directories, const std::string& stem,
-                                        const CostFiles& costs) {
-  HADAL_ASSIGN_OR_RETURN(const Summary summary, MakeSummary(directories, costs));
-  const std::string path = absl::StrCat(stem, ".txt");
-  HADAL_RETURN_IF_ERROR(ReplaceFile(path, SummaryToText(summary), absl::StrCat(getpid())));
-  DrawReport(directories, stem, costs);  // prints its own paths, or what is missing
-  return absl::StrCat(path, "\n");
-}
-
 void AddReportCommand(Command app, int& exit_code) {
   Command command = app.AddCommand("report", "Draw runs, their time and their scaling as one HTML file");
   auto arguments = std::make_shared<ReportArguments>();

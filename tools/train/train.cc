@@ -33,7 +33,7 @@
 #include "tools/config/config_loading.h"
 #include "tools/device_flags.h"
 #include "tools/plan/cost_files.h"
-#include "tools/plan/layout_list.h"
+#include "tools/plan/placement_map.h"
 #include "tools/report/summary.h"
 #include "tools/train/resume.h"
 #include "tools/train/train_start.h"

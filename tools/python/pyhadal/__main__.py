@@ -2,7 +2,8 @@
 
     python3 -m pyhadal report RUN…
     python3 -m pyhadal curve RUN… [--svg FILE]
-    python3 -m pyhadal compare DIR
+    python3 -m pyhadal compare GRID [--out DIR]
+    python3 -m pyhadal sweep LAYOUTS CONFIG… [--out DIR]
     python3 -m pyhadal evaluate DIR
     python3 -m pyhadal follow RUN --to mlflow|wandb
     python3 -m pyhadal packages COMMAND    whether this Python has what a command needs
@@ -20,13 +21,14 @@ from typing import Sequence
 from pyhadal.command import run as run_command
 from pyhadal.packages import require
 
-# command → the packages that it needs. Its module (similarity.py of "inspect similarity", make_corpus.py of make-corpus, comparison.py of
+# command → the packages that it needs. Its module (similarity.py of "inspect similarity", make_corpus.py of make-corpus, compare_grid.py of
 # compare) has add_arguments(parser) and run(arguments).
 COMMANDS = {
     "make-corpus": (),
     "report": ("pandas", "matplotlib", "jinja2"),
     "curve": (),
-    "compare": ("pandas", "matplotlib", "jinja2", "sacrebleu"),
+    "compare": (),  # for its page more
+    "sweep": (),
     "evaluate": ("matplotlib", "jinja2", "sacrebleu"),
     "simulate": ("pandas", "matplotlib", "jinja2"),
     "config from-fairseq": (),
@@ -47,7 +49,7 @@ def main(words: Sequence[str]) -> int:
 
 def _work(command: str, words: Sequence[str]) -> None:
     require(*COMMANDS[command])
-    name = "comparison" if command == "compare" else command.split()[-1].replace("-", "_")
+    name = "compare_grid" if command == "compare" else command.split()[-1].replace("-", "_")
     module = importlib.import_module(f"pyhadal.{name}")
     parser = argparse.ArgumentParser(prog=f"hadal {command}", description=module.__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)

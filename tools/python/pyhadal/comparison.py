@@ -1,8 +1,6 @@
 """Reports the runs of a comparison: what is wrong with them, tables of results, BLEU and its significance, curves.
 
-    python3 -m pyhadal compare DIR [--test-reference FILE]
-
-Reads DIR/grid.json, which `hadal compare` writes (tools/compare/comparison_result.h), and the runs. Writes
+Reads DIR/grid.json, which `hadal compare` writes (compare_grid.py), and the runs. Writes
 DIR/comparison.html, .md and .json, and every table as DIR/tables/NAME.csv and .tex. A table has the first axis in its rows
 and the second in its columns; each combination of further axes has tables of its own. Runs that differ in their seed alone
 are one cell: their mean ± standard deviation.
@@ -10,7 +8,6 @@ are one cell: their mean ± standard deviation.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import functools
 import json
@@ -23,13 +20,13 @@ from sacrebleu.metrics import BLEU
 
 from pyhadal import page
 from pyhadal.files import write_whole
+from pyhadal.grid_runs import TRANSLATION
 from pyhadal.instruments import INSTRUMENTS, read_instruments
 from pyhadal.refusal import Refusal
 from pyhadal.run import Run
 from pyhadal.significance import METHOD, ScoredText, p_values, read_lines, score_text
 from pyhadal.table import Cell, Table
 
-TRANSLATION = "test.translation"  # in a run's directory
 SIGNIFICANT = 0.05
 _MARKS = {"trains": "good", "between": "fair", "too short": "fair", "fails": "bad", "diverged": "bad"}
 _INSTRUMENT_NOTE = (
@@ -433,16 +430,11 @@ def to_json(comparison: Comparison) -> dict:
             "test": METHOD, "results": results, "cells": cells}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("directory", metavar="DIR", help="the --out of `hadal compare`")
-    parser.add_argument("--test-reference", default="", metavar="FILE", help="reference translation of the test set")
-
-
-def run(arguments: argparse.Namespace) -> None:
+def write(out: str, reference: str = "") -> None:
+    """Writes the report of OUT/grid.json. Errors: those of `load`; OSError."""
     from pyhadal import compare_pictures
 
-    out = arguments.directory
-    comparison = load(out, arguments.test_reference)
+    comparison = load(out, reference)
     found, notes = tables(comparison), troubles(comparison)
     html = page.render("compare.html", title=comparison.title, note=comparison.note, troubles=notes, tables=found,
                        pictures=compare_pictures.draw(comparison))

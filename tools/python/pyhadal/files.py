@@ -66,6 +66,11 @@ def write_whole(path: str, text: str) -> None:
     Errors: Refusal for what check_outputs refuses even if it is the command's own; OSError if it cannot be written.
     """
     check_outputs([path], own=True)
+    replace_whole(path, text)
+
+
+def replace_whole(path: str, text: str) -> None:
+    """`write_whole` of a file that only its caller writes: nothing is checked."""
     folder = os.path.dirname(os.path.abspath(path))
     mask = os.umask(0)
     os.umask(mask)
