@@ -5,7 +5,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,13 +16,10 @@
 #include <ctime>
 #include <filesystem>
 #include <system_error>
-#include <utility>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/tool_exit_code.h"
 

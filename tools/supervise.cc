@@ -42,9 +42,8 @@ void AddSuperviseCommand(Command app, int& exit_code) {
   Command command = app.AddCommand(
       "supervise", "Run `-- mpirun … hadal train …`: Ctrl-C saves, a crash restarts, no process is left over");
   auto arguments = std::make_shared<SuperviseArguments>();
-  command.AddOption("--tries", arguments->options.tries, "Limit of crashes in a row without a newer checkpoint")
-      .InRange(1, 1000000)
-      .ShowDefault();
+  command.AddNumber("--tries", arguments->options.tries, "Limit of crashes in a row without a newer checkpoint", 1,
+                    1000000);
   command
       .AddOption("--back-off", arguments->back_off,
                  "Wait after a crash without a newer checkpoint; doubles from one to the next, up to 5m")

@@ -14,7 +14,6 @@
 #include "nlohmann/json.hpp"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
-#include "tools/output/append_whole.h"
 #include "tools/output/stage_time_parts.h"
 
 namespace hadal {

@@ -8,18 +8,13 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <filesystem>
 #include <mutex>
 #include <set>
 #include <system_error>
 #include <thread>
-#include <utility>
-#include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "runtime/files.h"
 #include "runtime/locked_file.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"

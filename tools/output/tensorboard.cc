@@ -3,12 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdint>
 #include <filesystem>
 #include <iterator>
-#include <optional>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"

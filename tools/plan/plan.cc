@@ -193,18 +193,12 @@ void AddPlanCommand(Command app, int& exit_code) {
                    " layouts for each way to divide the devices into stages x replicas, at any depth"));
   command.AddOption("--nodes", arguments->nodes, "Nodes of the cluster (default: from the machine's description, or 1)")
       .InRange(1, 1 << 16);
-  command
-      .AddOption("--write-gb-per-second", arguments->cluster.write_gb_per_second,
-                 "Speed at which all ranks together write a checkpoint, 1e9 bytes/s")
-      .InRange(1e-6, 1e6)
-      .ShowDefault();
-  command
-      .AddOption("--grace-seconds", arguments->cluster.grace_seconds,
-                 "Time from a job's signal to its end, in which a run must save")
-      .InRange(0.0, 1e9)
-      .ShowDefault();
+  command.AddNumber("--write-gb-per-second", arguments->cluster.write_gb_per_second,
+                    "Speed at which all ranks together write a checkpoint, 1e9 bytes/s", 1e-6, 1e6);
+  command.AddNumber("--grace-seconds", arguments->cluster.grace_seconds,
+                    "Time from a job's signal to its end, in which a run must save", 0.0, 1e9);
   machine.Excludes(device).Excludes(ranks).Excludes(gflops);
-  command.AddOption("--top", arguments->top, "Layouts to list").InRange(1, 100).ShowDefault().Needs(machine);
+  command.AddNumber("--top", arguments->top, "Layouts to list", 1, 100).Needs(machine);
   command.AddOption("--profile", arguments->costs.profile, "Costs measured by `hadal bench profile`").Excludes(device);
   command.AddFlag("--sublayers", arguments->text.sublayers, "List every sublayer").Excludes(machine);
   command.AddFlag("--all-ranks", arguments->text.all_ranks, "List every rank; else more than 16 share lines")

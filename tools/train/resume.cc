@@ -7,7 +7,6 @@
 #include <set>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"

@@ -209,10 +209,10 @@ class ProgramTest(unittest.TestCase):
         self.assertRegex(done.stderr, "^hadal report: Python packages are missing for .*matplotlib.*pip install .*matplotlib")
 
     def test_curve(self):
-        done = self.hadal("curve", "one", "one", "--label", "-a", "b", "--metric", "nll", "--svg", "x.svg", "--dark")
+        done = self.hadal("curve", "one", "one", "--label", "a", "b", "--metric", "nll", "--svg", "x.svg", "--dark")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         with open(os.path.join(self.folder, "x.svg"), encoding="utf-8") as file:
-            self.assertLessEqual({"-a", "b", "step", "nats per target token"}, set(texts(file.read().partition("?>")[2])))
+            self.assertLessEqual({"a", "b", "step", "nats per target token"}, set(texts(file.read().partition("?>")[2])))
         self.assertEqual(self.hadal("curve", "one", "--metric", "losss", "--svg", "x.svg").returncode, 2)
 
     def test_the_importer_of_models(self):

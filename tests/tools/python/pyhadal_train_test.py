@@ -164,6 +164,19 @@ class TrainTest(unittest.TestCase):
         self.assertIn("<html", Path(self.run_.report(self.path("page"))).read_text("utf-8"))
         self.assertEqual(sum(each.numel() for each in self.run_.model().parameters()), self.run_._events["run"][0]["parameters"])
 
+    def call_one_program(self, run, ask, wanted):
+        """Calls ask(place) 1,000 times: the answers are wanted[place], and come from one program that does not grow. Returns its service."""
+        service, = run._services.values()
+        memory = lambda: int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{service._process.pid}/status").read_text())[1])
+        before = None
+        for call in range(1000):
+            place = call * 7 % len(wanted)
+            self.assertEqual(ask(place), wanted[place])
+            before = memory() if call == 99 else before
+        self.assertEqual(list(run._services.values()), [service])
+        self.assertLess(memory() - before, 1024)  # KiB
+        return service
+
     def test_many_calls_of_one_program(self):
         sources = [pair[0] for pair in PAIRS[:150]] + ["", "eins"]
         with tempfile.NamedTemporaryFile("w", suffix=".de") as file:
@@ -172,15 +185,7 @@ class TrainTest(unittest.TestCase):
             wanted = subprocess.run([program.find(), "translate", self.run_.path, "-i", file.name, "--max-len-b", "9"],
                                     capture_output=True, text=True).stdout.splitlines()
         self.assertEqual(self.run_.translate(sources, max_len_b=9), wanted)
-        service, = self.run_._services.values()
-        memory = lambda: int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{service._process.pid}/status").read_text())[1])
-        before = None
-        for call in range(1000):
-            place = call * 7 % len(sources)
-            self.assertEqual(self.run_.translate(sources[place:place + 1], max_len_b=9), wanted[place:place + 1])
-            before = memory() if call == 99 else before
-        self.assertEqual(list(self.run_._services.values()), [service])
-        self.assertLess(memory() - before, 1024)  # KiB
+        service = self.call_one_program(self.run_, lambda place: self.run_.translate(sources[place:place + 1], max_len_b=9)[0], wanted)
         with self.assertRaisesRegex(pyhadal.Refusal, r"has \d+ tokens, more than 63; that is the model's limit"):
             self.run_.translate(["eins " * 100], max_len_b=9)
         self.assertFalse(service.alive)
@@ -205,9 +210,16 @@ class TrainTest(unittest.TestCase):
         corpus = pyhadal.prepare([target for _, target in PAIRS], out=self.path("masked"), vocab_size=100, mask_token=True)
         fields = {**SMALL, "model.decoder_layers": 0, "model.label_smoothing": 0.0, "stop.steps": 2, "validation.every_steps": 0}
         run = pyhadal.train(pyhadal.Config("masked_language_model/base", fields), corpus, run_dir=self.path("encoder"), progress=False)
-        vectors = run.embed(["one", "two", "one"])
-        self.assertEqual((vectors.shape, vectors.dtype), ((3, 32), np.float32))
-        np.testing.assert_array_equal(vectors[0], vectors[2])
+        self.addCleanup(run.close)
+        texts = [target for _, target in PAIRS[:150]] + ["", "one"]
+        Path(self.path("texts")).write_text("".join(text + "\n" for text in texts), "utf-8")
+        program.run(["embed", run.path, "--input", self.path("texts"), "--out", self.path("texts.npy")])
+        vectors = run.embed(texts)
+        self.assertEqual((vectors.shape, vectors.dtype, run.embed([]).shape), ((152, 32), np.float32, (0, 32)))
+        np.testing.assert_array_equal(vectors, np.load(self.path("texts.npy")))  # the same bits
+        self.call_one_program(run, lambda place: run.embed(texts[place:place + 1])[0].tolist(), vectors.tolist())
+        with self.assertRaisesRegex(pyhadal.Refusal, r"has \d+ tokens, more than 63, the limit of the model"):
+            run.embed(["one " * 100])
 
     def test_an_interrupt_saves_and_the_same_call_goes_on(self):
         def interrupt():
