@@ -316,6 +316,20 @@ class FollowTest(unittest.TestCase):
                 follow(run.metrics_path, tracker, lambda: next(turns)(), wait=0)
             self.assertEqual(sent, [(1, {"nll": 3.0}), (2, {"nll": 2.5}), (2, {"valid/nll": 2.75}), (2, {"nll": 2.25}), (3, {"nll": 2.0}), "finished"])
 
+    def test_a_tracker_leaves_a_run_of_the_users_own_open(self):
+        """As MLflow 3.17 and W&B 0.31 ask for it: the one refuses a second run that is not nested, the other ends the first."""
+        with tempfile.TemporaryDirectory() as scratch, mock.patch.dict(sys.modules, mlflow=mock.MagicMock(), wandb=mock.MagicMock()):
+            os.mkdir(os.path.join(scratch, "run"))
+            Path(scratch, "run", "config.resolved.textproto").touch()
+            Path(scratch, "run", "metrics.jsonl").touch()
+            for active in (None, "mine"):
+                sys.modules["mlflow"].active_run.return_value = active
+                TRACKERS["mlflow"](pyhadal.Run(os.path.join(scratch, "run")))
+                sys.modules["mlflow"].start_run.assert_called_with(run_name="run", nested=active is not None)
+            with mock.patch.dict(os.environ, WANDB_PROJECT="mine"):
+                TRACKERS["wandb"](pyhadal.Run(os.path.join(scratch, "run")))
+            sys.modules["wandb"].init.assert_called_with(project="mine", name="run", config={}, reinit="create_new")
+
 
 class PageTest(unittest.TestCase):
     def test_the_page_is_that_of_the_docstrings(self):
