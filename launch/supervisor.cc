@@ -22,6 +22,7 @@
 #include "launch/standard_streams.h"
 #include "launch/supervisor_state.h"
 #include "launch/time_limit.h"
+#include "pipeline/checkpoint/run_owner.h"
 #include "runtime/clock.h"
 #include "runtime/files.h"
 #include "runtime/run_directory.h"
@@ -114,7 +115,7 @@ class Signals {
 class Supervisor {
  public:
   Supervisor(const SupervisorOptions& options, std::ostream& log)
-      : options_(options), log_(log), furthest_(RunDirectoryOf(options.command)) {
+      : options_(options), log_(log), run_directory_(RunDirectoryOf(options.command)), furthest_(run_directory_) {
     // The descendants of a guardian that was killed become children of this process.
     prctl(PR_SET_CHILD_SUBREAPER, 1);
   }
@@ -132,8 +133,11 @@ class Supervisor {
  private:
   bool waiting() const { return state_ == SupervisorState::kBackingOff; }
 
+  RunOwner Owner() const { return ReadOwner(run_directory_).value_or(std::nullopt).value_or(RunOwner()); }
+
   absl::Status Start() {
     report_.Clear();
+    predecessor_ = Owner().attempt;
     since_start_.Restart();
     HADAL_ASSIGN_OR_RETURN(Guardian started, Guardian::Start({.command = options_.command,
                                                               .stopped_limit = options_.stopped_limit,
@@ -160,9 +164,11 @@ class Supervisor {
   SupervisorEvent OnEnd(int code) {
     guardian_.reset();
     const JobReport report = report_.Read();
+    const RunOwner owner = Owner();
+    const bool claimed = owner.attempt != predecessor_;  // by a rank 0 that may be on another host
     const JobEnd end{.code = code,
-                     .begun = report.start >= 0,
-                     .ended = report.ended,
+                     .begun = report.start >= 0 || claimed,
+                     .ended = report.ended || (claimed && owner.heartbeats == "ended"),
                      .saved = report.saved_at_end,
                      .failure = report.failure};
     code_ = EndCode(end);
@@ -207,9 +213,11 @@ class Supervisor {
   std::ostream& log_;
   const Signals signals_;
   const ReportFile report_;
+  const std::string run_directory_;
   FurthestStep furthest_;
   SupervisorState state_ = SupervisorState::kRunning;
   std::optional<Guardian> guardian_;   // while a job runs
+  std::string predecessor_;            // the run directory's last attempt before the last start
   int code_ = 0;                       // of the last start
   int fruitless_ = 0;                  // starts in a row without a newer checkpoint
   absl::Duration back_off_;            // the current wait

@@ -8,20 +8,16 @@
 //   30 or ≥ 128; or rank 0 began, and   that doubles from crash to crash. After `tries` crashes in a row without a
 //   no rank reports an end              newer checkpoint, or if a signal has asked the job to end, restarts nothing
 //                                       and returns 5 if the job exited 5, else 6
-//   the job exits otherwise: 0 to 4,    returns that code
-//   31 to 127
+//   the job exits otherwise             returns that code
 //
-// MPICH's mpirun returns n (7 to 30) if signal n ended a rank. If the job exits 0 or 1, the least exit code except 0
-// and 85 that a rank reports replaces it (EndCode). "At once" is not sooner than back_off after the job's last start
-// (BackOff). launch/supervisor_state.h has these functions, and the whole table of states and events. A newer
-// checkpoint is one beyond the furthest step saved so far under this supervisor. Rank 0 reports its run directory and
-// its checkpoints (job_report.h), also from within a job script. If rank 0 is on another host, where the report's file
-// does not exist, checkpoints/latest of the command's --run-dir counts.
+// launch/supervisor_state.h has the whole table of states and events. A newer checkpoint is one beyond the furthest
+// step saved so far under this supervisor. Rank 0 reports its run directory and its checkpoints (job_report.h), also
+// from within a job script. Of a rank 0 on another host, where the report's file does not exist, checkpoints/latest
+// and the owner's record (run_owner.h) of the command's --run-dir are read.
 // mpirun alone turns Ctrl-C into a TERM that gives ranks two seconds, returns 137 for a killed rank, and may leave
 // ranks behind when it is killed. A guardian (guardian.h) runs each start in a session of its own and leaves no process
 // of it, even if the supervisor is killed. Limitation: the guardian acts on this host only. On other hosts Open MPI's
-// daemons end the ranks; they detect a lost host by TCP keepalive (which the supervisor sets to 11 seconds unless the
-// environment sets it).
+// daemons end the ranks; they detect a lost host by TCP keepalive (11 seconds, unless the environment sets it).
 // A closed terminal (HUP) saves and ends the run, because a user who logs out without nohup expects that; under nohup
 // it continues. The supervisor continues if the reader of its output ends (`… | head`).
 // Threads: one, and no other may run in the process. Blocking until the job has ended.

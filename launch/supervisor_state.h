@@ -52,15 +52,14 @@ SupervisorStep Next(SupervisorState state, SupervisorEvent event);
 // The end of one start of the job.
 struct JobEnd {
   int code = 0;        // of the command; 128 + n if signal n ended it
-  bool begun = false;  // rank 0 reported its start (launch/job_report.h)
-  bool ended = false;  // a rank reported its end
+  bool begun = false;  // rank 0 reported its start (launch/job_report.h), or has claimed the run directory
+  bool ended = false;  // a rank reported its end, or rank 0 has given the run directory up
   bool saved = false;  // a rank reported exit code 85, which all ranks agree on
   int failure = 0;     // the least exit code but 0 and 85 that a rank reported; 0: none
 };
 // Returns the exit code that counts: end.code, with two exceptions. If it is 0 or 1, which say little of a job with
 // several ranks, end.failure replaces it unless that is 0. A code from 7 to 30 is none of hadal's: MPICH's mpirun
-// returns the number n of the signal that ended a rank, and EndCode returns 128 + n, as Open MPI's mpirun and shells
-// do. (MPICH's mpirun also returns the bitwise or of several ranks' codes.)
+// returns the number n of the signal that ended a rank, and EndCode returns 128 + n, as Open MPI's and shells do.
 int EndCode(const JobEnd& end);
 // Returns kSaved, kFinal, kCrash or, if `last`, kLastCrash.
 SupervisorEvent EventOf(const JobEnd& end, bool last);

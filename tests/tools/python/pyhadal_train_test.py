@@ -141,14 +141,23 @@ class TrainTest(unittest.TestCase):
             Path(self.path(f"text.{side}")).write_text("".join(line + "\n" for line in lines), "utf-8")
         kinds = [((self.path("text.de"), self.path("text.en")), ""), (pandas.DataFrame({"source": sources, "target": targets}), ""),
                  (pandas.DataFrame({"en": targets, "de": sources}), "de-en"),
-                 (Table(translation=[{"de": source, "en": target} for source, target in PAIRS]), "de-en")]
+                 (Table(translation=[{"de": source, "en": target} for source, target in PAIRS]), "de-en"),
+                 ({"en": targets, "de": sources, "text": targets}, "de-en"),
+                 (({"source": source, "target": target} for source, target in PAIRS), "")]  # as a streamed Dataset without its columns' names
         wanted = Path(self.corpus.path, "train.00000.shard").read_bytes()
         for number, (text, direction) in enumerate(kinds):
             corpus = pyhadal.prepare(text, out=self.path(f"kind{number}"), direction=direction, vocab_size=100)
             self.assertEqual(Path(corpus.path, "train.00000.shard").read_bytes(), wanted)
         self.assertEqual((self.corpus.samples, self.corpus.vocabulary_size, corpus.validation), (400, 100, None))
-        with self.assertRaisesRegex(pyhadal.Refusal, "a row is not a source and a target"):
+        with self.assertRaisesRegex(pyhadal.Refusal, "row 0 is not a source and a target"):
             pyhadal.prepare([("a", 1)], out=self.path("none"))
+        for values in (["a", None], ["a", float("nan")], ["a", ["b", "c"]]):
+            for table in ({"source": ["a", "b"], "target": values}, {"text": values}, {"translation": [{"source": "a", "target": each} for each in values]}):
+                with self.subTest(table), self.assertRaisesRegex(pyhadal.Refusal, "row 1 is not a source and a target, and no text"):
+                    pyhadal.prepare(table, out=self.path("none"))
+        for frame in (pandas.DataFrame([["a", "b", "c"]], columns=["de", "en", "de"]), pandas.DataFrame({"text": ["a"]})):
+            with self.assertRaisesRegex(pyhadal.Refusal, "needs the columns de and en, each once; there are "):
+                pyhadal.prepare(frame, direction="de-en", out=self.path("none"))
         with self.assertRaisesRegex(pyhadal.Refusal, "not expected: .*did you mean --vocab-size"):
             pyhadal.prepare(PAIRS, out=self.path("none"), vocab_sizee=100)
         with self.assertRaisesRegex(pyhadal.Refusal, "data/train.json already exists"):
@@ -318,6 +327,20 @@ class FollowTest(unittest.TestCase):
             with mock.patch.dict(TRACKERS, fake), contextlib.closing(Tracker("json", scratch)) as tracker:
                 follow(run.metrics_path, tracker, lambda: next(turns)(), wait=0)
             self.assertEqual(sent, [(1, {"nll": 3.0}), (2, {"nll": 2.5}), (2, {"valid/nll": 2.75}), (2, {"nll": 2.25}), (3, {"nll": 2.0}), "finished"])
+
+    def test_a_tracker_leaves_a_run_of_the_users_own_open(self):
+        """As MLflow 3.17 and W&B 0.31 ask for it: the one refuses a second run that is not nested, the other ends the first."""
+        with tempfile.TemporaryDirectory() as scratch, mock.patch.dict(sys.modules, mlflow=mock.MagicMock(), wandb=mock.MagicMock()):
+            os.mkdir(os.path.join(scratch, "run"))
+            Path(scratch, "run", "config.resolved.textproto").touch()
+            Path(scratch, "run", "metrics.jsonl").touch()
+            for active in (None, "mine"):
+                sys.modules["mlflow"].active_run.return_value = active
+                TRACKERS["mlflow"](pyhadal.Run(os.path.join(scratch, "run")))
+                sys.modules["mlflow"].start_run.assert_called_with(run_name="run", nested=active is not None)
+            with mock.patch.dict(os.environ, WANDB_PROJECT="mine"):
+                TRACKERS["wandb"](pyhadal.Run(os.path.join(scratch, "run")))
+            sys.modules["wandb"].init.assert_called_with(project="mine", name="run", config={}, reinit="create_new")
 
 
 class PageTest(unittest.TestCase):
