@@ -235,7 +235,7 @@ void MetricsJsonl::OnValidation(const ValidationMetrics& metrics) {
 }
 
 void MetricsJsonl::OnCheckpoint(const CheckpointMetrics& metrics) {
-  WriteLine(Dump({{"event", "checkpoint"},
+  WriteLine(Dump({{"event", metrics.in_memory ? "copy" : "checkpoint"},
                   {"step", metrics.step},
                   {"directory", metrics.directory},
                   {"seconds", metrics.seconds},

@@ -168,6 +168,7 @@ void Progress::OnValidation(const ValidationMetrics& metrics) {
 }
 
 void Progress::OnCheckpoint(const CheckpointMetrics& metrics) {
+  if (metrics.in_memory) return;
   const double share = metrics.stall_seconds / std::max(metrics.interval_seconds, metrics.stall_seconds);
   OnText(metrics.step, TextKind::kNotice,
          absl::StrFormat("checkpoint of step %d saved in %.1f s: %s (training waited %.3f s, %.1f%% of the interval)",

@@ -333,6 +333,7 @@ void TensorBoard::OnValidation(const ValidationMetrics& metrics) {
 }
 
 void TensorBoard::OnCheckpoint(const CheckpointMetrics& metrics) {
+  if (metrics.in_memory) return;
   Event event = EventAt(metrics.step);
   Summary& summary = *event.mutable_summary();
   AddScalar(summary, "checkpoint/seconds", metrics.seconds);

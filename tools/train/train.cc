@@ -95,6 +95,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const RankOfRun& rank, Prep
       .sink = sinks.sink(),
       .stop_requested = [limit = prepared.time_limit] { return StopSignalled() || limit.Reached(); }};
   if (bleu != nullptr) surroundings.validation_bleu = std::ref(*bleu);
+  surroundings.hosts = agreed.hosts;
   HADAL_ASSIGN_OR_RETURN(surroundings.trace, AsCommonError(sinks.MakeTraceRequest(rank.arguments.trace, options.stop)));
   return Trainer::Create(options, layout.plan, layout.pipeline, surroundings,
                          {.run_directory = options.run_directory,
