@@ -18,17 +18,23 @@
 // ranks behind when it is killed. A guardian (guardian.h) runs each start in a session of its own and leaves no process
 // of it, even if the supervisor is killed. Limitation: the guardian acts on this host only. On other hosts Open MPI's
 // daemons end the ranks; they detect a lost host by TCP keepalive (11 seconds, unless the environment sets it).
+// An elastic job (elastic_job.h) is started on the hosts that answer, with the planner's layout for them. If after a
+// crash other hosts answer than before, it starts again at once, and no try is used up. While hosts are missing they
+// are probed; if with those that answer it is faster, the job saves (USR1) and starts again on more. Too few hosts:
+// waits, and probes again.
 // A closed terminal (HUP) saves and ends the run, because a user who logs out without nohup expects that; under nohup
 // it continues. The supervisor continues if the reader of its output ends (`… | head`).
 // Threads: one, and no other may run in the process. Blocking until the job has ended.
 #pragma once
 
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "launch/elastic_job.h"
 
 namespace hadal {
 
@@ -37,11 +43,12 @@ struct SupervisorOptions {
   int tries = 3;                               // after so many crashes in a row without a newer checkpoint it gives up
   absl::Duration back_off = absl::Seconds(1);  // wait after the first of these crashes; ≥ 0
   absl::Duration stopped_limit = absl::Minutes(10);  // a process stopped that long (SIGSTOP) counts as a hang; > 0
+  std::optional<ElasticOptions> elastic;
 };
 
 // Runs the job to its end and returns the exit code by the table above. Writes a line to `log` for each restart.
 // Errors: InvalidArgument (no command, or --resume never, with which a restart would begin from step 0); Internal (no
-// process can be created).
+// process can be created); those of ElasticJob::Prepare.
 absl::StatusOr<int> Supervise(const SupervisorOptions& options, std::ostream& log);
 
 }  // namespace hadal

@@ -25,9 +25,9 @@ namespace {
 constexpr int64_t kMostRecognised = 64 << 10;
 
 // Names of a run directory that only the run writes.
-constexpr const char* kRunNames[] = {kResolvedConfigName, kProfileName,    kMachineName, kMetricsName,
-                                     kTensorBoardName,    kLogsName,       kTracesName,  kDepthProbeName,
-                                     kComparedCellName,   kCheckpointsName};
+constexpr const char* kRunNames[] = {kResolvedConfigName, kProfileName,     kMachineName,     kMetricsName,
+                                     kTensorBoardName,    kLogsName,        kTracesName,      kDepthProbeName,
+                                     kComparedCellName,   kCheckpointsName, kIncarnationsName};
 
 bool IsRun(const std::string& directory) {
   return PathExists(JoinPath(directory, kMetricsName)) || PathExists(JoinPath(directory, kResolvedConfigName)) ||

@@ -226,21 +226,26 @@ absl::StatusOr<std::string> ResumeOfThisAttempt(const std::string& run_directory
   return newest->checkpoint.step > note->step ? kAuto : asked;
 }
 
+std::optional<int32_t> SumGroupsBefore(const std::string& run_directory, const std::string& resume, bool copies) {
+  if (resume == "never") return std::nullopt;
+  const absl::StatusOr<FoundCheckpoint> found =
+      resume == kAuto ? FindLatest(run_directory, {.need_moments = true}) : FindNamed(resume);
+  config::RunConfig before;
+  std::string text = found.ok() ? found->manifest.config_text : "";
+  if (absl::IsNotFound(found.status()) && copies) {
+    text = ReadFile(JoinPath(run_directory, kResolvedConfigName), kMaxNoteBytes).value_or("");
+  }
+  if (text.empty() || !MergeConfigText(text, resume, before).ok()) return std::nullopt;
+  SetSumGroups(before);
+  return before.batch().sum_groups();
+}
+
 int32_t SumGroupsOf(const TrainArguments& arguments, const std::string& request, const TrainOptions& options) {
   const int32_t replicas = options.pipeline.replicas;
   const std::string resume = request == arguments.StartRequest() ? arguments.resume : kAuto;
   if (options.batch.sum_groups != 0) return options.batch.sum_groups;
-  if (resume == "never") return replicas;
-  const absl::StatusOr<FoundCheckpoint> found =
-      resume == kAuto ? FindLatest(arguments.run_directory, {.need_moments = true}) : FindNamed(resume);
-  config::RunConfig before;
-  std::string text = found.ok() ? found->manifest.config_text : "";
-  if (absl::IsNotFound(found.status()) && options.checkpoint.memory_every_steps > 0) {  // there may be copies in memory
-    text = ReadFile(JoinPath(arguments.run_directory, kResolvedConfigName), kMaxNoteBytes).value_or("");
-  }
-  if (text.empty() || !MergeConfigText(text, resume, before).ok()) return replicas;
-  SetSumGroups(before);
-  const int32_t groups = before.batch().sum_groups();
+  const int32_t groups =
+      SumGroupsBefore(arguments.run_directory, resume, options.checkpoint.memory_every_steps > 0).value_or(0);
   return groups > 0 && MayDivide(groups, replicas) ? groups : replicas;
 }
 

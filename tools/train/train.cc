@@ -265,9 +265,8 @@ int RunTrain(const TrainArguments& arguments) {
 
 }  // namespace
 
-void AddTrainCommand(Command app, int& exit_code) {
+Command AddTrainArguments(Command app, const std::shared_ptr<TrainArguments>& arguments) {
   Command command = app.AddCommand("train", "Train a model, alone or under mpirun/srun");
-  auto arguments = std::make_shared<TrainArguments>();
   AddConfigArguments(command, arguments->config);
   command.AddOption("--run-dir", arguments->run_directory, "Where metrics, logs and checkpoints go").ShowDefault();
   command
@@ -314,7 +313,12 @@ void AddTrainCommand(Command app, int& exit_code) {
   command.AddOption(
       "--stop-after", arguments->stop_after,
       "Save and exit 85 after so long (3h55m), counted from the job's start; Slurm's end time counts too");
-  command.Runs([arguments, &exit_code] { exit_code = RunTrain(*arguments); });
+  return command;
+}
+
+void AddTrainCommand(Command app, int& exit_code) {
+  auto arguments = std::make_shared<TrainArguments>();
+  AddTrainArguments(app, arguments).Runs([arguments, &exit_code] { exit_code = RunTrain(*arguments); });
 }
 
 }  // namespace hadal

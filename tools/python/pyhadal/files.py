@@ -16,7 +16,7 @@ MARK = "<!-- drawn by hadal -->"  # near the beginning of pages and pictures: a 
 LOCK = ".hadal.lock"
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _RECOGNISED = 1 << 16  # characters in which the mark is looked for
-_RUN_NAMES = {"config.resolved.textproto", "profile.textproto", "machine.textproto", "metrics.jsonl", "tb", "logs", "trace",
+_RUN_NAMES = {"config.resolved.textproto", "profile.textproto", "machine.textproto", "metrics.jsonl", "incarnations.jsonl", "tb", "logs", "trace",
               "depth_probe.safetensors", "cell.json", "checkpoints"}
 
 

@@ -13,7 +13,7 @@ from typing import Any, Iterator, Sequence
 
 import numpy as np
 
-from pyhadal import plot, program
+from pyhadal import incarnations, plot, program
 from pyhadal.files import check_outputs, write_whole
 from pyhadal.page import markdown_page, render
 from pyhadal.refusal import Refusal
@@ -46,11 +46,21 @@ def run(arguments: argparse.Namespace) -> None:
     paths = [stem + extension for extension in (".html", ".json", ".md")]
     check_outputs(paths, own=os.path.abspath(stem) == os.path.abspath(os.path.join(arguments.runs[0], "report")))
     options = [f"--{name}={value}" for name in ("profile", "machine") if (value := getattr(arguments, name))]
-    summary = program.summarize(arguments.runs, options)
+    summary = with_incarnations(program.summarize(arguments.runs, options))
     page = make_page(summary)
     for path, text in zip(paths, [page, json.dumps(summary, indent=2, ensure_ascii=False) + "\n", make_markdown(summary)]):
         write_whole(path, text)
         print(path)
+
+
+def with_incarnations(summary: dict[str, Any]) -> dict[str, Any]:
+    """The summary with what elastic jobs have recorded of their starts: a table each, and the hosts that slow them."""
+    for record in summary["runs"]:
+        run = Run(record["directory"])
+        if (table := incarnations.table(run)) is not None:
+            summary["tables"].append(table)
+            record["diagnoses"] += incarnations.slow_hosts(run)
+    return summary
 
 
 def make_page(summary: dict[str, Any]) -> str:
