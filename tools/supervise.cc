@@ -87,7 +87,8 @@ absl::StatusOr<ElasticRun> ReadElasticRun(const std::vector<std::string>& comman
   }
   if (!run.costs.machine) run.costs.machine = EqualCpus();
   int32_t& groups = run.options.batch.sum_groups;
-  const std::optional<int32_t> before = SumGroupsBefore(arguments->run_directory, arguments->resume, run.options.checkpoint.memory_every_steps > 0);
+  const std::optional<int32_t> before =
+      SumGroupsBefore(arguments->run_directory, arguments->resume, run.options.checkpoint.memory_every_steps > 0);
   if (groups == 0 && before == 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         arguments->run_directory,
