@@ -25,6 +25,9 @@ double Seconds(const timeval& time) {
 
 // Runs between fork and exec: only async-signal-safe calls.
 [[noreturn]] void BecomeChild(char* const* words, int log, int null, pid_t parent) {
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);  // the supervisor blocks signals
   setsid();
   prctl(PR_SET_PDEATHSIG, SIGUSR1);
   if (getppid() != parent) _exit(kExitRequeue);  // it died before the line above
@@ -58,6 +61,7 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>&
 
 ChildProcess::~ChildProcess() {
   if (pid_ < 0) return;
+  kill(-pid_, SIGKILL);  // its group, if it has one already
   kill(pid_, SIGKILL);
   waitpid(pid_, nullptr, 0);
 }

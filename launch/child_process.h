@@ -28,7 +28,7 @@ class ChildProcess {
   // Errors: the log cannot be opened; no process can be created. A command that cannot be run ends with exit code 2.
   static absl::StatusOr<ChildProcess> Start(const std::vector<std::string>& command, const std::string& log);
   ChildProcess(ChildProcess&& other) noexcept : pid_(std::exchange(other.pid_, -1)) {}
-  // Kills the child (SIGKILL) if it is still running.
+  // Kills the child and its process group (SIGKILL) if it is still running.
   ~ChildProcess();
 
   // The first call after the child has ended returns how it ended; every other call returns nullopt. Does not block.

@@ -15,6 +15,7 @@ enum ExitCode : int {
   kExitPeerLost = 6,    // another rank ended or cannot be reached
   kExitRequeue = 85,    // saved on a signal; to be requeued
 };
+inline constexpr int kSignalExit = 128;  // a shell's and mpirun's of what signal n ended: 128 + n
 
 // Returns the exit code for a status.
 inline int ExitCodeOf(const absl::Status& status) {

@@ -87,7 +87,6 @@ bool IsShell(const ProcessEntry& process) {
   return std::ranges::any_of(kShells, [&](const char* shell) { return process.name == shell || program == shell; });
 }
 
-constexpr int kSignalExit = 128;  // exit code for "ended by signal n": 128 + n
 // Timeout for the end of killed processes: a few seconds if they release much memory.
 constexpr absl::Duration kLeftOversPatience = absl::Seconds(30);
 constexpr double kOrphanedSeconds = 10;  // from TERM to KILL for a job whose supervisor has ended

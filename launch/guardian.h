@@ -34,11 +34,8 @@ namespace hadal {
 // The descendants of this process: finds them, signals them, ends them.
 //
 // A sub-reaper (prctl(PR_SET_CHILD_SUBREAPER)) is the parent of every descendant whose own parent has ended, also of
-// one that has created its own session or has become a daemon. So none is lost, and when a sub-reaper has no child,
-// it has no descendant.
-// Limitation: a process that a daemon (of a container or a batch system) or a remote shell starts for the job is no
-// descendant; a process of another user (setuid) cannot be killed; processes that fork and end faster than /proc is
-// read escape until they stop doing so.
+// one that has created its own session or has become a daemon. A sub-reaper without a child has no descendant.
+// Limitations: README.md, "What escapes".
 // Threads: one; the process must have no other. Blocking: all functions read /proc; EndDescendants also waits.
 struct ProcessEntry {
   pid_t pid = -1;
@@ -58,9 +55,7 @@ void SignalHandlers(const std::vector<ProcessEntry>& descendants, int signal, pi
 
 struct DescendantsEnd {
   int killed = 0;  // number of processes killed
-  // Number of processes that still exist at the end: the kernel keeps them, e.g. in a read from a dead file server or a
-  // driver.
-  int living = 0;
+  int living = 0;  // number that the kernel keeps, e.g. in a read from a dead file server or a driver
 };
 // Kills all descendants and waits at most `patience` for their end, because a killed process keeps its memory and locks
 // until then. Waits for (reaps) every child that has ended. REQUIRES: this process is a sub-reaper.

@@ -22,6 +22,7 @@
 #include "launch/standard_streams.h"
 #include "launch/supervisor_state.h"
 #include "launch/time_limit.h"
+#include "pipeline/checkpoint/run_owner.h"
 #include "runtime/clock.h"
 #include "runtime/files.h"
 #include "runtime/run_directory.h"
@@ -61,12 +62,10 @@ void SetKeepalive() {
 class ReportFile {
  public:
   ReportFile() {
-    unsetenv(kReportVariable);
     std::error_code error;
     std::string name = (std::filesystem::temp_directory_path(error) / "hadal-supervise-XXXXXX").string();
     if (error || mkdtemp(name.data()) == nullptr) return;
     directory_ = name;
-    setenv(kReportVariable, path().c_str(), /*overwrite=*/1);
   }
   ~ReportFile() {
     std::error_code error;
@@ -76,9 +75,12 @@ class ReportFile {
   ReportFile& operator=(const ReportFile&) = delete;
 
   const std::string& directory() const { return directory_; }  // "": none
-  // Empties it, for the next start.
+  // Empties it, for the next start, and names it in the environment.
   void Clear() const {
-    if (!directory_.empty()) std::ofstream(path(), std::ios::trunc).flush();
+    unsetenv(kReportVariable);
+    if (directory_.empty()) return;
+    std::ofstream(path(), std::ios::trunc).flush();
+    setenv(kReportVariable, path().c_str(), /*overwrite=*/1);
   }
   JobReport Read() const { return ParseJobReport(ReadFile(path(), kMaxReportBytes).value_or("")); }
 
@@ -114,13 +116,15 @@ class Signals {
 class Supervisor {
  public:
   Supervisor(const SupervisorOptions& options, std::ostream& log)
-      : options_(options), log_(log), furthest_(RunDirectoryOf(options.command)) {
+      : options_(options), log_(log), run_directory_(RunDirectoryOf(options.command)), furthest_(run_directory_) {
     // The descendants of a guardian that was killed become children of this process.
     prctl(PR_SET_CHILD_SUBREAPER, 1);
+    if (options.elastic) elastic_.emplace(*options.elastic, run_directory_, log);
   }
 
   absl::StatusOr<int> Run() {
-    HADAL_RETURN_IF_ERROR(Start());
+    if (elastic_) HADAL_RETURN_IF_ERROR(elastic_->Prepare(options_.command));
+    HADAL_RETURN_IF_ERROR(Act(SupervisorAction::kProbe));
     while (true) {
       const SupervisorStep step = Next(state_, NextEvent());
       state_ = step.state;
@@ -132,44 +136,86 @@ class Supervisor {
  private:
   bool waiting() const { return state_ == SupervisorState::kBackingOff; }
 
+  RunOwner Owner() const { return ReadOwner(run_directory_).value_or(std::nullopt).value_or(RunOwner()); }
+
   absl::Status Start() {
-    report_.Clear();
     since_start_.Restart();
-    HADAL_ASSIGN_OR_RETURN(Guardian started, Guardian::Start({.command = options_.command,
-                                                              .stopped_limit = options_.stopped_limit,
-                                                              .temporary = report_.directory()},
-                                                             log_));
+    std::vector<std::string> command = options_.command;
+    if (elastic_) {
+      if (crashed_) LogRestart("");
+      HADAL_ASSIGN_OR_RETURN(command, elastic_->Start(command, report_.directory()));
+    }
+    report_.Clear();
+    predecessor_ = Owner().attempt;
+    HADAL_ASSIGN_OR_RETURN(
+        Guardian started,
+        Guardian::Start({.command = command, .stopped_limit = options_.stopped_limit, .temporary = report_.directory()},
+                        log_));
     guardian_.emplace(std::move(started));
     return absl::OkStatus();
   }
 
-  // Waits for a signal, the end of the job, or time.
+  // Waits for a signal, the end of the job, the probes of hosts, or time.
   SupervisorEvent NextEvent() {
     while (true) {
+      if (state_ == SupervisorState::kProbing && !elastic_) return AfterProbing(/*same_hosts=*/true);
       const int signal = signals_.Wait(
           waiting() ? std::min(back_off_ - absl::Seconds(since_end_.Seconds()), absl::Seconds(1)) : absl::Seconds(1));
       if (signal == SIGINT) return SupervisorEvent::kInterrupt;
       if (signal == SIGTERM || signal == SIGUSR1 || signal == SIGHUP) return SupervisorEvent::kRequest;
-      if (waiting() && absl::Seconds(since_end_.Seconds()) >= back_off_) return SupervisorEvent::kWaitOver;
-      const std::optional<int> code = waiting() ? std::nullopt : guardian_->Poll();
+      if (waiting() && absl::Seconds(since_end_.Seconds()) >= back_off_) {
+        crashed_ = false;
+        return SupervisorEvent::kWaitOver;
+      }
+      const std::optional<int> code = guardian_ ? guardian_->Poll() : std::nullopt;
       if (code.has_value()) return OnEnd(*code);
+      if (const std::optional<SupervisorEvent> found = OnProbes()) return *found;
       if (signal != SIGCHLD) return SupervisorEvent::kSecond;
     }
+  }
+
+  // What is to be done with the hosts that the probes have found.
+  std::optional<SupervisorEvent> OnProbes() {
+    if (!elastic_) return std::nullopt;
+    if (state_ == SupervisorState::kRunning && elastic_->MayGrow()) return SupervisorEvent::kHosts;
+    if (state_ != SupervisorState::kProbing) return std::nullopt;
+    const ElasticJob::Found found = elastic_->Poll();
+    if (found == ElasticJob::Found::kNothingYet) return std::nullopt;
+    if (found != ElasticJob::Found::kTooFew) {
+      too_few_ = 0;
+      return AfterProbing(found == ElasticJob::Found::kSame);
+    }
+    back_off_ = BackOff(++too_few_, std::max(options_.back_off, absl::Seconds(1)), absl::ZeroDuration());
+    since_end_.Restart();
+    return SupervisorEvent::kTooFew;
+  }
+
+  SupervisorEvent AfterProbing(bool same_hosts) {
+    if (!same_hosts) fruitless_ = 0;
+    if (!crashed_ || !same_hosts) return SupervisorEvent::kHosts;
+    return fruitless_ >= options_.tries ? SupervisorEvent::kLastCrash : SupervisorEvent::kCrash;
   }
 
   SupervisorEvent OnEnd(int code) {
     guardian_.reset();
     const JobReport report = report_.Read();
+    const RunOwner owner = Owner();
+    const bool claimed = owner.attempt != predecessor_;  // by a rank 0 that may be on another host
     const JobEnd end{.code = code,
-                     .begun = report.start >= 0,
-                     .ended = report.ended,
+                     .begun = report.start >= 0 || claimed,
+                     .ended = report.ended || (claimed && owner.heartbeats == "ended"),
                      .saved = report.saved_at_end,
                      .failure = report.failure};
     code_ = EndCode(end);
+    const SupervisorEvent event = EventOf(end, /*last=*/false);
+    crashed_ = event == SupervisorEvent::kCrash;
+    const bool saved = event == SupervisorEvent::kSaved;
+    const std::string why = saved ? "saved" : crashed_ ? Crash() : absl::StrCat("exit code ", code_);
+    if (elastic_) elastic_->End(why, crashed_);
     fruitless_ = furthest_.Advance(report) ? 0 : fruitless_ + 1;
     back_off_ = BackOff(fruitless_, options_.back_off, absl::Seconds(since_start_.Seconds()));
     since_end_.Restart();
-    return EventOf(end, fruitless_ >= options_.tries);
+    return event;
   }
 
   absl::Status Act(SupervisorAction action) {
@@ -177,11 +223,20 @@ class Supervisor {
     if (action == SupervisorAction::kTerminate) guardian_->Send(GuardianOrder::kTerminate);
     if (action == SupervisorAction::kKill) guardian_->Send(GuardianOrder::kKill);
     if (action == SupervisorAction::kStart) return Start();
+    if (action == SupervisorAction::kProbe && elastic_) elastic_->Probe();
     if (action != SupervisorAction::kWait) return absl::OkStatus();
     const std::string wait = absl::FormatDuration(absl::Ceil(back_off_, absl::Milliseconds(100)));
-    log_ << "hadal supervise: the job " << Crash() << "; starting it again from " << furthest_.Describe()
-         << (back_off_ > absl::ZeroDuration() ? " in " + wait : "") << std::endl;
+    if (too_few_ > 0) {
+      log_ << "hadal supervise: probing the hosts again in " << wait << std::endl;
+    } else {
+      LogRestart(back_off_ > absl::ZeroDuration() ? " in " + wait : "");
+    }
     return absl::OkStatus();
+  }
+
+  void LogRestart(const std::string& when) {
+    log_ << "hadal supervise: the job " << Crash() << "; starting it again from " << furthest_.Describe() << when
+         << std::endl;
   }
 
   std::string Crash() const {
@@ -207,11 +262,16 @@ class Supervisor {
   std::ostream& log_;
   const Signals signals_;
   const ReportFile report_;
+  const std::string run_directory_;
   FurthestStep furthest_;
-  SupervisorState state_ = SupervisorState::kRunning;
+  SupervisorState state_ = SupervisorState::kProbing;
+  std::optional<ElasticJob> elastic_;
   std::optional<Guardian> guardian_;   // while a job runs
+  std::string predecessor_;            // the run directory's last attempt before the last start
+  bool crashed_ = false;               // the last start, and no wait has passed since
   int code_ = 0;                       // of the last start
-  int fruitless_ = 0;                  // starts in a row without a newer checkpoint
+  int fruitless_ = 0;                  // starts in a row, on the same hosts, without a newer checkpoint
+  int too_few_ = 0;                    // probes in a row with too few hosts
   absl::Duration back_off_;            // the current wait
   Stopwatch since_start_, since_end_;  // of the last start
 };

@@ -13,8 +13,6 @@ using enum SupervisorState;
 using enum SupervisorEvent;
 using Action = SupervisorAction;
 
-constexpr int kSignalExit = 128;  // exit code of a shell and of mpirun for "ended by signal n": 128 + n
-
 bool IsCrash(const JobEnd& end) {
   const int code = EndCode(end);
   return code == kExitHang || code == kExitPeerLost || code >= kSignalExit || (end.begun && !end.ended);
@@ -22,35 +20,43 @@ bool IsCrash(const JobEnd& end) {
 
 // Repeated each second for a job that is to end.
 Action Urge(SupervisorState state) {
-  if (state == kAsked || state == kOrdered) return Action::kAsk;
+  if (state == kAsked || state == kOrdered || state == kGrowing) return Action::kAsk;
   if (state == kTerminating) return Action::kTerminate;
   return state == kKilling ? Action::kKill : Action::kNone;
 }
 
 SupervisorState AfterOrder(SupervisorState state) {
-  if (state == kRunning || state == kAsked) return kOrdered;
+  if (state == kRunning || state == kGrowing || state == kAsked) return kOrdered;
   return state == kOrdered ? kTerminating : kKilling;
 }
 
 SupervisorStep OnJobEnd(SupervisorState state, SupervisorEvent event) {
+  if (event == kSaved && state == kGrowing) return {kProbing, Action::kProbe};
   if (event == kSaved) return {kEnded, Action::kReturnSaved};
   if (event == kFinal) return {kEnded, Action::kReturnCode};
-  if (event == kCrash && state == kRunning) return {kBackingOff, Action::kWait};
+  if (event == kCrash && (state == kRunning || state == kGrowing)) return {kProbing, Action::kProbe};
   return {kEnded, Action::kReturnCrash};
+}
+
+// Without a job: backing off or probing.
+SupervisorStep BetweenJobs(SupervisorState state, SupervisorEvent event) {
+  if (event == kInterrupt || event == kRequest) return {kEnded, Action::kReturnSaved};
+  if (state == kBackingOff && event == kWaitOver) return {kProbing, Action::kProbe};
+  if (state == kProbing && event == kHosts) return {kRunning, Action::kStart};
+  if (state == kProbing && (event == kCrash || event == kTooFew)) return {kBackingOff, Action::kWait};
+  if (state == kProbing && event == kLastCrash) return {kEnded, Action::kReturnCrash};
+  return {state};
 }
 
 }  // namespace
 
 SupervisorStep Next(SupervisorState state, SupervisorEvent event) {
   if (state == kEnded) return {kEnded};
-  if (state == kBackingOff) {
-    if (event == kWaitOver) return {kRunning, Action::kStart};
-    return event == kInterrupt || event == kRequest ? SupervisorStep{kEnded, Action::kReturnSaved}
-                                                    : SupervisorStep{state};
-  }
-  if (event == kWaitOver) return {state};
+  if (state == kBackingOff || state == kProbing) return BetweenJobs(state, event);
+  if (event == kHosts && state == kRunning) return {kGrowing, Action::kAsk};
+  if (event == kWaitOver || event == kHosts || event == kTooFew) return {state};
   if (event == kInterrupt) state = AfterOrder(state);
-  if (event == kRequest && state == kRunning) state = kAsked;
+  if (event == kRequest && (state == kRunning || state == kGrowing)) state = kAsked;
   const bool job_runs = event == kInterrupt || event == kRequest || event == kSecond;
   return job_runs ? SupervisorStep{state, Urge(state)} : OnJobEnd(state, event);
 }

@@ -2,13 +2,18 @@
 // time and the job's end into events, and carries out the actions.
 //
 //   state        INT                  TERM USR1 HUP a second  saved    final   crash        last crash  wait over
-//   running      → ordered: ask       → asked: ask  –         ends 85  ends c  backing off  ends 5, 6   –
+//   running      → ordered: ask       → asked: ask  –         ends 85  ends c  → probing    ends 5, 6   –
+//   growing      → ordered: ask       → asked: ask  ask       probing  ends c  → probing    ends 5, 6   –
 //   asked        → ordered: ask       ask           ask       ends 85  ends c  ends 5, 6    ends 5, 6   –
 //   ordered      → terminating: TERM  ask           ask       ends 85  ends c  ends 5, 6    ends 5, 6   –
 //   terminating  → killing: KILL      TERM          TERM      ends 85  ends c  ends 5, 6    ends 5, 6   –
 //   killing      KILL                 KILL          KILL      ends 85  ends c  ends 5, 6    ends 5, 6   –
-//   backing off  ends 85              ends 85       –         –        –       –            –           → running
+//   backing off  ends 85              ends 85       –         –        –       –            –           → probing
+//   probing      ends 85              ends 85       –         –        –       backing off  ends 5, 6   –
 //   ended        –                    –             –         –        –       –            –           –
+//
+//   hosts        running → growing: ask; probing → running: start; elsewhere –
+//   too few      probing → backing off; elsewhere –
 //
 //   A cell names the next state, if it changes, and the action. The columns are events:
 //   INT, TERM … signals to the supervisor. Only INT escalates: Slurm sends USR1, then TERM twice within a second, and a
@@ -23,9 +28,14 @@
 //               before they could save, Open MPI 5 returns 0 if a host is lost, a script returns anything
 //   last crash  a crash, and all tries (supervisor.h) are used up
 //   wait over   the wait before the next start has passed
+//   hosts       of an elastic job: while it runs, hosts answer with which it is faster; while probing, other hosts than
+//               at the last start, or the same after a wait. Without --elastic: the first start, and after a wait
+//   too few     no layout runs on the hosts that answer
+//   probing     finds the hosts that answer (elastic_job.h). After a crash the same hosts are a crash, or, if all tries
+//               are used up, the last crash. Without --elastic, at once
 //   final       any other end: a restart would not change it
 //   ends c      returns the job's exit code;  ends 5, 6: returns 5 if the job's exit code was 5, else 6
-//   –           no effect; while backing off and after the end there is no job
+//   –           no effect; while backing off or probing, and after the end, there is no job
 // Thread safety: pure functions.
 #pragma once
 
@@ -33,13 +43,45 @@
 
 namespace hadal {
 
-enum class SupervisorState { kRunning, kAsked, kOrdered, kTerminating, kKilling, kBackingOff, kEnded };
+enum class SupervisorState {
+  kRunning,
+  kGrowing,
+  kAsked,
+  kOrdered,
+  kTerminating,
+  kKilling,
+  kBackingOff,
+  kProbing,
+  kEnded
+};
 
 // The columns of the table, in its order.
-enum class SupervisorEvent { kInterrupt, kRequest, kSecond, kSaved, kFinal, kCrash, kLastCrash, kWaitOver };
+enum class SupervisorEvent {
+  kInterrupt,
+  kRequest,
+  kSecond,
+  kSaved,
+  kFinal,
+  kCrash,
+  kLastCrash,
+  kWaitOver,
+  kHosts,
+  kTooFew
+};
 
-// kWait: wait, then start the job (BackOff). kReturn…: return 85, the job's exit code, or 5 or 6.
-enum class SupervisorAction { kNone, kAsk, kTerminate, kKill, kWait, kStart, kReturnSaved, kReturnCode, kReturnCrash };
+// kWait: wait, then probe (BackOff). kReturn…: return 85, the job's exit code, or 5 or 6.
+enum class SupervisorAction {
+  kNone,
+  kAsk,
+  kTerminate,
+  kKill,
+  kWait,
+  kProbe,
+  kStart,
+  kReturnSaved,
+  kReturnCode,
+  kReturnCrash
+};
 
 // The next state, and what the supervisor does now.
 struct SupervisorStep {
@@ -52,15 +94,14 @@ SupervisorStep Next(SupervisorState state, SupervisorEvent event);
 // The end of one start of the job.
 struct JobEnd {
   int code = 0;        // of the command; 128 + n if signal n ended it
-  bool begun = false;  // rank 0 reported its start (launch/job_report.h)
-  bool ended = false;  // a rank reported its end
+  bool begun = false;  // rank 0 reported its start (launch/job_report.h), or has claimed the run directory
+  bool ended = false;  // a rank reported its end, or rank 0 has given the run directory up
   bool saved = false;  // a rank reported exit code 85, which all ranks agree on
   int failure = 0;     // the least exit code but 0 and 85 that a rank reported; 0: none
 };
 // Returns the exit code that counts: end.code, with two exceptions. If it is 0 or 1, which say little of a job with
 // several ranks, end.failure replaces it unless that is 0. A code from 7 to 30 is none of hadal's: MPICH's mpirun
-// returns the number n of the signal that ended a rank, and EndCode returns 128 + n, as Open MPI's mpirun and shells
-// do. (MPICH's mpirun also returns the bitwise or of several ranks' codes.)
+// returns the number n of the signal that ended a rank, and EndCode returns 128 + n, as Open MPI's and shells do.
 int EndCode(const JobEnd& end);
 // Returns kSaved, kFinal, kCrash or, if `last`, kLastCrash.
 SupervisorEvent EventOf(const JobEnd& end, bool last);

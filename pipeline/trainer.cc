@@ -103,15 +103,21 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainOptions& opt
     HADAL_RETURN_IF_ERROR(collectives.AllOk(depth.status(), "reading the probe's sentences"));
     trainer->depth_ = *std::move(depth);
   }
+  std::unique_ptr<MemoryCopies> copies;
+  if (options.checkpoint.memory_every_steps > 0) {
+    copies = std::make_unique<MemoryCopies>(options.checkpoint.memory_folder, options.run_directory, surroundings.hosts,
+                                            communicator, WaitTimeout(options));
+  }
   trainer->checkpoints_ = std::make_unique<TrainingCheckpoints>(
       std::move(checkpoints), trainer->engine_->state(), communicator.rank(), trainer->collectives_,
-      trainer->IsMain() ? &surroundings.sink : nullptr, &trainer->engine_->trace());
+      trainer->IsMain() ? &surroundings.sink : nullptr, &trainer->engine_->trace(), std::move(copies));
   return trainer;
 }
 
 absl::StatusOr<bool> Trainer::ResumeLatest(const FindCheckpoint& find) {
   HADAL_ASSIGN_OR_RETURN(const std::optional<TrainingProgress> progress, checkpoints_->LoadLatest(find));
   if (!progress.has_value()) return false;
+  if (checkpoints_->loaded_copy()) Note(absl::StrCat("step ", progress->step, " comes from copies in memory"));
   HADAL_RETURN_IF_ERROR(Continue(*progress));
   return true;
 }
@@ -277,7 +283,7 @@ absl::Status Trainer::GoBack() {
   const TrainingProgress now = progress_;
   const int32_t skipped = health_.skipped_in_a_row();
   // A run that was stopped among skipped steps has a checkpoint of the weights that may be what makes them fail.
-  const auto find = [this](int64_t before_step) -> absl::StatusOr<FoundCheckpoint> {
+  const auto find = [this](int64_t before_step, const std::string& /*copy*/) -> absl::StatusOr<FoundCheckpoint> {
     while (true) {
       HADAL_ASSIGN_OR_RETURN(FoundCheckpoint found,
                              FindLatest(options_.run_directory, {.before_step = before_step, .need_moments = true}));
@@ -351,8 +357,14 @@ absl::StatusOr<std::optional<StopReason>> Trainer::AfterStep(StepVote vote, bool
   const int64_t save_every = options_.checkpoint.every_steps;
   const bool save_now = vote == StepVote::kSave || (save_every > 0 && progress_.step % save_every == 0);
   // In the middle of skipped steps the weights may be what makes them fail; the last checkpoint is from before.
-  if (health_.skipped_in_a_row() == 0 && (save_now || (is_kept && save_every > 0))) {
+  const bool saves = health_.skipped_in_a_row() == 0 && (save_now || (is_kept && save_every > 0));
+  const int64_t copy_every = options_.checkpoint.memory_every_steps;
+  copy_due_ = !saves && (copy_due_ || (copy_every > 0 && progress_.step % copy_every == 0));
+  if (saves) {
     HADAL_RETURN_IF_ERROR(checkpoints_->Begin(progress_, is_best));
+  } else if (copy_due_ && health_.skipped_in_a_row() == 0 && !checkpoints_->saving() && !reason.has_value()) {
+    checkpoints_->BeginCopy(progress_);
+    copy_due_ = false;
   }
   return reason;
 }
@@ -411,6 +423,7 @@ absl::StatusOr<TrainingOutcome> Trainer::Run() {
   if (options_.checkpoint.save_at_end || *reason == StopReason::kRequested) {
     HADAL_RETURN_IF_ERROR(checkpoints_->SaveAtEnd(progress_, progress_.best_step() == progress_.step));
   }
+  if (checkpoints_->copies() != nullptr) checkpoints_->copies()->Remove();
   HADAL_RETURN_IF_ERROR(tracer_->Finish());
   return TrainingOutcome{*reason, progress_, checkpoints_->last_directory(), checkpoints_->IsSaved(progress_)};
 }

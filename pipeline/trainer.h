@@ -60,6 +60,7 @@ struct TrainingSurroundings {
   // Called on every rank before each step, for a watchdog or for faults injected by tests. May be empty.
   std::function<void(int64_t step)> before_step;
   TranslateValidation validation_bleu;  // may be empty: no BLEU
+  std::vector<std::string> hosts;       // [ranks], for copies in memory; empty: one host
   TraceRequest trace;                   // steps to trace; none by default
 };
 
@@ -155,6 +156,7 @@ class Trainer {
   std::unique_ptr<TrainingCheckpoints> checkpoints_;
   TrainingProgress progress_;
   bool weights_loaded_ = false;  // from a checkpoint
+  bool copy_due_ = false;        // in memory
   bool announced_ = false;
   std::vector<std::string> notes_;  // not yet reported
 };

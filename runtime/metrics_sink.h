@@ -131,8 +131,9 @@ struct ValidationMetrics {
 
 struct CheckpointMetrics {
   int64_t step = 0;
-  std::string directory;  // the checkpoint
-  double seconds = 0;     // from start to commit; training continues meanwhile
+  std::string directory;   // the checkpoint
+  bool in_memory = false;  // whether it is a copy in the memory of hosts (pipeline/checkpoint/memory_copies.h)
+  double seconds = 0;      // from start to commit; training continues meanwhile
   // Part of `seconds` in which training waited (before updates, in votes, at the end of the run), on the rank that
   // waited longest.
   double stall_seconds = 0;

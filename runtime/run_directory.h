@@ -5,6 +5,7 @@
 //   RUN/metrics.jsonl, tb/                       metrics, for programs and for TensorBoard
 //   RUN/metrics.jsonl.<attempt>, config.resolved.textproto.<attempt>   being written; then renamed to the name above
 //   RUN/metrics.jsonl.replaced.<attempt>         a file of that name that hadal had not written, moved aside
+//   RUN/incarnations.jsonl                       a line a start of an elastic job (launch/elastic_job.h)
 //   RUN/logs/rank_00000.log                      one log per rank
 //   RUN/trace/steps_90-92.json
 //   RUN/depth_probe.safetensors                  initial outputs that the depth instruments compare with
@@ -42,6 +43,7 @@ inline constexpr char kResolvedConfigName[] = "config.resolved.textproto";
 inline constexpr char kProfileName[] = "profile.textproto";
 inline constexpr char kMachineName[] = "machine.textproto";
 inline constexpr char kMetricsName[] = "metrics.jsonl";
+inline constexpr char kIncarnationsName[] = "incarnations.jsonl";
 inline constexpr char kTensorBoardName[] = "tb";
 inline constexpr char kLogsName[] = "logs";
 inline constexpr char kTracesName[] = "trace";

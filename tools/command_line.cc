@@ -49,70 +49,31 @@ CommandOption CheckedNumber(CommandOption option) {
 
 }  // namespace
 
-CommandOption CommandOption::Required() {
-  option_->required();
-  return *this;
-}
-
-CommandOption CommandOption::ShowDefault() {
-  option_->capture_default_str();
-  return *this;
-}
-
-CommandOption CommandOption::ValueName(const std::string& name) {
-  option_->type_name(name);
-  return *this;
-}
-
+CommandOption CommandOption::Required() { return CommandOption(option_->required()); }
+CommandOption CommandOption::ShowDefault() { return CommandOption(option_->capture_default_str()); }
+CommandOption CommandOption::ValueName(const std::string& name) { return CommandOption(option_->type_name(name)); }
 CommandOption CommandOption::InRange(int least, int most) {
-  option_->check(CLI::Range(least, most));
-  return *this;
+  return CommandOption(option_->check(CLI::Range(least, most)));
 }
-
 CommandOption CommandOption::InRange(int64_t least, int64_t most) {
-  option_->check(CLI::Range(least, most));
-  return *this;
+  return CommandOption(option_->check(CLI::Range(least, most)));
 }
-
 CommandOption CommandOption::InRange(double least, double most) {
-  option_->check(CLI::Range(least, most));
-  return *this;
+  return CommandOption(option_->check(CLI::Range(least, most)));
 }
-
 CommandOption CommandOption::OneOf(const std::vector<std::string>& words) {
-  option_->check(CLI::IsMember(words));
-  return *this;
+  return CommandOption(option_->check(CLI::IsMember(words)));
 }
-
 CommandOption CommandOption::Checked(const std::function<std::string(const std::string& value)>& fault) {
   option_->check(CLI::Validator([fault](std::string& value) { return fault(value); }, ""));
   return *this;
 }
 
-CommandOption CommandOption::Needs(CommandOption other) {
-  option_->needs(other.option_);
-  return *this;
-}
-
-CommandOption CommandOption::Excludes(CommandOption other) {
-  option_->excludes(other.option_);
-  return *this;
-}
-
-CommandOption CommandOption::OneValueEach() {
-  option_->allow_extra_args(false);
-  return *this;
-}
-
-CommandOption CommandOption::MayLackValue() {
-  option_->expected(0, 1);
-  return *this;
-}
-
-CommandOption CommandOption::SplitAt(char separator) {
-  option_->delimiter(separator);
-  return *this;
-}
+CommandOption CommandOption::Needs(CommandOption other) { return CommandOption(option_->needs(other.option_)); }
+CommandOption CommandOption::Excludes(CommandOption other) { return CommandOption(option_->excludes(other.option_)); }
+CommandOption CommandOption::OneValueEach() { return CommandOption(option_->allow_extra_args(false)); }
+CommandOption CommandOption::MayLackValue() { return CommandOption(option_->expected(0, 1)); }
+CommandOption CommandOption::SplitAt(char separator) { return CommandOption(option_->delimiter(separator)); }
 
 Command Command::AddCommand(const std::string& name, const std::string& description) {
   return Command(app_->add_subcommand(name, description));

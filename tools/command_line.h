@@ -13,6 +13,7 @@
 #include <iosfwd>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -75,6 +76,12 @@ class Command {
   // std::optional of int, uint64_t or double, std::vector of a number or std::string.
   template <typename T>
   CommandOption AddOption(const std::string& name, T& value, const std::string& description);
+  // Adds an option for a number in [least, most], whose default the help shows.
+  template <typename T>
+  CommandOption AddNumber(const std::string& name, T& value, const std::string& description,
+                          std::type_identity_t<T> least, std::type_identity_t<T> most) {
+    return AddOption(name, value, description).InRange(least, most).ShowDefault();
+  }
   // As AddOption, but passes the value to `set` instead of storing it.  T: int64_t, std::string.
   template <typename T>
   CommandOption AddSetter(const std::string& name, const std::function<void(const T& value)>& set,

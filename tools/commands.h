@@ -9,7 +9,6 @@ namespace hadal {
 // parsing of `app`.
 void AddPlanCommand(Command app, int& exit_code);
 void AddTrainCommand(Command app, int& exit_code);
-void AddMakeCorpusCommand(Command app, int& exit_code);
 void AddSuperviseCommand(Command app, int& exit_code);
 void AddDoctorCommand(Command app, int& exit_code);
 void AddBenchCommand(Command app, int& exit_code);
@@ -19,7 +18,7 @@ void AddEvaluateCommand(Command app, int& exit_code);
 void AddScoreCommand(Command app, int& exit_code);
 void AddEmbedCommand(Command app, int& exit_code);
 void AddCompareCommand(Command app, int& exit_code);
-void AddCurveCommand(Command app, int& exit_code);
+void AddConfigCellsCommand(Command app, int& exit_code);  // REQUIRES: AddConfigCommand
 void AddSweepCommand(Command app, int& exit_code);
 
 }  // namespace hadal

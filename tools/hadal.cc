@@ -6,12 +6,16 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <iterator>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "launch/exit_code.h"
 #include "launch/signals.h"
 #include "launch/standard_streams.h"
@@ -30,6 +34,7 @@
 #include "tools/corpus/prepare.h"
 #include "tools/plan/schedule_command.h"
 #include "tools/plan/simulate.h"
+#include "tools/python_child.h"
 #include "tools/report/summary.h"
 #include "tools/translate/metric_commands.h"
 
@@ -37,28 +42,51 @@ namespace {
 
 using AddCommand = void (*)(hadal::Command app, int& exit_code);
 
+// Commands that are pyhadal's alone, with their options and their help, and what `hadal --help` says of them. The last
+// one is a subcommand of `config`, which registers it.
+constexpr std::pair<const char*, const char*> kOfPython[] = {
+    {"make-corpus", "Write German number words and their English translations"},
+    {"curve", "Draw a metric of one or more runs, as text or as a picture"},
+    {"config from-fairseq", nullptr}};
+
+template <int number>
+void AddOfPython(hadal::Command app, int&) {
+  app.AddCommand(kOfPython[number].first, kOfPython[number].second);
+}
+
+// Runs the command of a command line if it is pyhadal's, and returns its exit code.
+std::optional<int> RunOfPython(const std::vector<std::string>& words) {
+  for (const auto& [name, description] : kOfPython) {
+    const std::vector<std::string> wanted = absl::StrSplit(name, ' ');
+    if (words.size() < wanted.size() || !std::equal(wanted.begin(), wanted.end(), words.begin())) continue;
+    return hadal::RunPyhadal(name, {words.begin() + std::ssize(wanted), words.end()});
+  }
+  return std::nullopt;
+}
+
 // In the order a newcomer needs them.
 constexpr AddCommand kCommands[] = {
-    hadal::AddMakeCorpusCommand,  // number words, for a first run
-    hadal::AddPrepareCommand,     // raw text → vocabulary and token shards
-    hadal::AddPlanCommand,        // stages, memory and bubble before a run
-    hadal::AddTrainCommand,       // the main job
-    hadal::AddCompareCommand,     // a grid of runs and one report
-    hadal::AddSuperviseCommand,   // Ctrl-C saves, a crash restarts
-    hadal::AddSweepCommand,       // a list of layouts and how they scale
-    hadal::AddTranslateCommand,   // beam search, or samples
-    hadal::AddSampleCommand,      // text of a language model
-    hadal::AddEvaluateCommand,    // many test sets
-    hadal::AddScoreCommand,       // log-probabilities of given pairs
-    hadal::AddEmbedCommand,       // sentence vectors of an encoder alone
-    hadal::AddBleuCommand,        // sacreBLEU's numbers, and jiwer's
+    AddOfPython<0>,              // number words, for a first run
+    hadal::AddPrepareCommand,    // raw text → vocabulary and token shards
+    hadal::AddPlanCommand,       // stages, memory and bubble before a run
+    hadal::AddTrainCommand,      // the main job
+    hadal::AddCompareCommand,    // a grid of runs and one report
+    hadal::AddSuperviseCommand,  // Ctrl-C saves, a crash restarts
+    hadal::AddSweepCommand,      // a list of layouts and how they scale
+    hadal::AddTranslateCommand,  // beam search, or samples
+    hadal::AddSampleCommand,     // text of a language model
+    hadal::AddEvaluateCommand,   // many test sets
+    hadal::AddScoreCommand,      // log-probabilities of given pairs
+    hadal::AddEmbedCommand,      // sentence vectors of an encoder alone
+    hadal::AddBleuCommand,       // sacreBLEU's numbers, and jiwer's
     hadal::AddChrfCommand,
     hadal::AddWerCommand,
     hadal::AddConfigCommand,             // show, diff, explain
+    hadal::AddConfigCellsCommand,        // what Python asks of the configs of a grid
     hadal::AddCheckpointCommand,         // ls, verify, diff, export, average
     hadal::AddInspectCommand,            // what a step trains on
     hadal::AddInspectSimilarityCommand,  // how alike a checkpoint's layers are
-    hadal::AddCurveCommand,              // loss curves of runs
+    AddOfPython<1>,                      // loss curves of runs
     hadal::AddSummaryCommand,            // runs, their time and their scaling, as text
     hadal::AddReportCommand,             // the same as one HTML file
     hadal::AddScheduleCommand,           // a schedule, drawn
@@ -66,11 +94,6 @@ constexpr AddCommand kCommands[] = {
     hadal::AddDoctorCommand,             // the ranks, links and files of a job, before it runs
     hadal::AddBenchCommand,              // how fast a step and each kernel are
 };
-
-// What saves and stops when a signal asks for it. Everything else ends at once, as programs do.
-bool StopsWhenAsked(std::string_view command) {
-  return command == "train" || command == "compare" || command == "sweep";
-}
 
 // The end of a command line whose first word is no command: what to say.
 std::string UnknownCommand(const std::vector<std::string>& names, const std::string& word) {
@@ -102,8 +125,9 @@ int main(int argc, char** argv) {
   std::signal(SIGCHLD, SIG_DFL);  // if a parent ignored it, waitpid would report no end of a child
   hadal::IgnoreFileSizeSignal();
   hadal::ExplainLostPages();
-  const bool stops_when_asked = argc > 1 && StopsWhenAsked(argv[1]);
-  if (stops_when_asked) hadal::InstallStopSignals();
+  // Training saves and stops when a signal asks for it. Everything else ends at once, as programs do.
+  const bool trains = argc > 1 && std::string_view(argv[1]) == "train";
+  if (trains) hadal::InstallStopSignals();
   hadal::CommandLine line("hadal", "hadal trains Transformers of extreme depth through a pipeline of ranks.");
   hadal::Command app = line.program();
   app.RequireCommand();
@@ -125,6 +149,7 @@ int main(int argc, char** argv) {
     (first ? std::cerr : nowhere) << unknown;
     return Refused(first);
   }
+  if (const std::optional<int> code = RunOfPython({argv + 1, argv + argc})) return *code;
   try {
     const hadal::CommandLine::Outcome outcome = line.Run(argc, argv, first ? std::cerr : nowhere);
     if (outcome == hadal::CommandLine::Outcome::kAnswered) return hadal::kExitDone;
@@ -134,7 +159,7 @@ int main(int argc, char** argv) {
     return hadal::kExitError;
   }
   // What a run prints is only its progress; of other commands it is what they are for.
-  if (exit_code == hadal::kExitDone && !stops_when_asked && !hadal::StandardOutputIsWhole()) {
+  if (exit_code == hadal::kExitDone && !trains && !hadal::StandardOutputIsWhole()) {
     std::fputs("hadal: writing to standard output failed; is the disk full?\n", stderr);
     return hadal::kExitError;
   }

@@ -5,7 +5,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,13 +16,10 @@
 #include <ctime>
 #include <filesystem>
 #include <system_error>
-#include <utility>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/tool_exit_code.h"
 
@@ -181,6 +177,11 @@ std::string Interpreter() {
   return named == nullptr ? "python3" : named;
 }
 
+absl::Status CannotStart(int error) {
+  return absl::NotFoundError(absl::StrCat("cannot start ", Interpreter(), " (", std::strerror(error),
+                                          "); install Python 3, or name an interpreter in HADAL_PYTHON"));
+}
+
 // Starts `python3 -m PACKAGE ARGUMENTS` with the given standard input and output, -1 for this process's. Errors:
 // NotFound.
 absl::StatusOr<pid_t> StartPython(const std::string& package, const std::vector<std::string>& arguments, int input,
@@ -197,8 +198,7 @@ absl::StatusOr<pid_t> StartPython(const std::string& package, const std::vector<
   if (pid < 0) error = errno;
   if (error == 0) return pid;
   if (pid > 0) waitpid(pid, nullptr, 0);
-  return absl::NotFoundError(absl::StrCat("cannot start ", Interpreter(), " (", std::strerror(error),
-                                          "); install Python 3, or name an interpreter in HADAL_PYTHON"));
+  return CannotStart(error);
 }
 
 }  // namespace
@@ -276,6 +276,14 @@ int RunPyhadal(const std::string& command, std::vector<std::string> arguments, c
   arguments.insert(arguments.begin(), command);
   const absl::StatusOr<int> code = RunPythonPackage("pyhadal", arguments, input);
   return code.ok() ? *code : EndTool(command, code.status());
+}
+
+int BecomePyhadal(const std::string& command, const std::vector<std::string>& arguments) {
+  std::vector<std::string> words = {Interpreter(), "-c", Bootstrap("pyhadal"), command};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<std::string> variables = PythonEnvironment();
+  execvpe(words[0].c_str(), Pointers(words).data(), Pointers(variables).data());
+  return EndTool(command, CannotStart(errno));
 }
 
 int CheckPyhadal(const std::string& command) {

@@ -64,6 +64,10 @@ absl::Status RunHadalTorch(const std::vector<std::string>& arguments);
 // Runs pyhadal's command for `hadal COMMAND` and returns the exit code for hadal. If it cannot run, prints the error.
 int RunPyhadal(const std::string& command, std::vector<std::string> arguments, const std::string& input = "");
 
+// Becomes pyhadal's command for `hadal COMMAND`, in the same process, which a user's or a batch system's signals reach.
+// Returns only if that fails: the exit code for hadal, after printing the error.
+int BecomePyhadal(const std::string& command, const std::vector<std::string>& arguments);
+
 // Checks that Python and the packages of `hadal COMMAND` are there, before long work whose result they draw. Returns 0,
 // or the exit code for hadal after printing what is missing.
 int CheckPyhadal(const std::string& command);

@@ -387,7 +387,7 @@ absl::Status ApplyRetention(const std::string& run_directory, const RetentionPol
 }
 
 absl::Status CompleteCheckpointDirectory(const std::string& directory, CheckpointManifest manifest,
-                                         const std::vector<Attachment>& attachments) {
+                                         const std::vector<Attachment>& attachments, bool is_whole) {
   for (const Attachment& attachment : attachments) {
     HADAL_CHECK(IsPlainFileName(attachment.name));
     HADAL_RETURN_IF_ERROR(WriteNewFile(JoinPath(directory, attachment.name), attachment.contents));
@@ -396,6 +396,7 @@ absl::Status CompleteCheckpointDirectory(const std::string& directory, Checkpoin
                                     .crc32c = Crc32c(attachment.contents.data(), attachment.contents.size())});
   }
   HADAL_RETURN_IF_ERROR(WriteNewFile(JoinPath(directory, kManifestName), manifest.ToString()));
+  if (!is_whole) return absl::OkStatus();
   // Opened as a reader would: what cannot be loaded is never committed.
   if (absl::Status status = CheckpointReader::Open(directory).status(); !status.ok()) {
     return absl::InternalError(absl::StrCat("what was written makes no checkpoint: ", status.message(),
@@ -432,8 +433,8 @@ CheckpointFileOptions CheckpointCommitter::FileOptions(int64_t step, int rank) c
           .parameters = &options_.parameters};
 }
 
-absl::Status CheckpointCommitter::Complete(const CommitRequest& request) const {
-  const std::string directory = TemporaryDirectory(request.progress.step);
+absl::Status CheckpointCommitter::Complete(const CommitRequest& request, const std::string& directory,
+                                           bool is_whole) const {
   HADAL_RETURN_IF_ERROR(MakeDirectories(directory));
   return CompleteCheckpointDirectory(directory,
                                      {.progress = request.progress,
@@ -447,7 +448,7 @@ absl::Status CheckpointCommitter::Complete(const CommitRequest& request) const {
                                       .parameters = options_.parameters,
                                       .files = request.files,
                                       .attachments = {}},
-                                     request.attachments);
+                                     request.attachments, is_whole);
 }
 
 absl::StatusOr<CommitResult> CheckpointCommitter::Commit(const CommitRequest& request) const {
@@ -457,7 +458,7 @@ absl::StatusOr<CommitResult> CheckpointCommitter::Commit(const CommitRequest& re
   const std::string aside = JoinPath(parent, absl::StrCat(CheckpointName(step), kReplacedInfix, options_.attempt));
   absl::Cleanup remove_temporary = [&] { Abandon(step).IgnoreError(); };
 
-  HADAL_RETURN_IF_ERROR(Complete(request));
+  HADAL_RETURN_IF_ERROR(Complete(request, temporary));
   HADAL_RETURN_IF_ERROR(CheckClaim());
   CommitResult result = {.directory = CheckpointDirectory(options_.run_directory, step), .retention = {}};
   HADAL_RETURN_IF_ERROR(ReplaceDirectory(temporary, result.directory, aside));

@@ -111,11 +111,11 @@ struct Attachment {
   std::string contents;
 };
 
-// Writes the attachments and, last, the manifest, whose `attachments` it fills in. Then opens the result with
-// CheckpointReader, as a check, and fsyncs the directory.
+// Writes the attachments and, last, the manifest, whose `attachments` it fills in. Then, unless files of the manifest
+// lie elsewhere, opens the result with CheckpointReader, as a check, and fsyncs the directory.
 // Errors: Internal if the files do not form a checkpoint (missing, wrong size, slices missing); file errors.
 absl::Status CompleteCheckpointDirectory(const std::string& directory, CheckpointManifest manifest,
-                                         const std::vector<Attachment>& attachments);
+                                         const std::vector<Attachment>& attachments, bool is_whole = true);
 
 struct CheckpointCommitterOptions {
   std::string run_directory;
@@ -168,6 +168,8 @@ class CheckpointCommitter {
   // Returns the options of the writer of `rank`'s file of `step`.  REQUIRES: the object outlives the writer.
   CheckpointFileOptions FileOptions(int64_t step, int rank) const;
 
+  // Completes a directory (CompleteCheckpointDirectory) with the manifest of what is saved.
+  absl::Status Complete(const CommitRequest& request, const std::string& directory, bool is_whole = true) const;
   // Rank 0, after every rank's file of progress.step is complete. Replaces a checkpoint of the same step.
   // Errors: Aborted if another attempt has claimed the run directory since; Internal if the files do not cover the
   // model exactly once; file errors. After an error the temporary directory is gone and earlier checkpoints are
@@ -182,7 +184,6 @@ class CheckpointCommitter {
   std::string TemporaryDirectory(int64_t step) const;
 
  private:
-  absl::Status Complete(const CommitRequest& request) const;
   // Removes `replaced` (the previous checkpoint of the same step, moved aside; may be empty) and applies the retention
   // policy.
   absl::Status RemoveOld(const std::string& replaced, const std::vector<ScoredStep>& best) const;

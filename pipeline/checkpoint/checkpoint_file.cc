@@ -124,6 +124,7 @@ absl::StatusOr<WrittenFile> BackgroundFile::Write(const CheckpointFileOptions& o
     const std::lock_guard lock(mutex_);
     return slices_;
   }();
+  for (const std::string& directory : options.removed_first) RemoveTree(directory).IgnoreError();
   HADAL_ASSIGN_OR_RETURN(CheckpointFileWriter writer, CheckpointFileWriter::Create(options, announced));
   const bool stages = staging_.device != nullptr;
   for (size_t i = 0; i < announced.size(); ++i) {

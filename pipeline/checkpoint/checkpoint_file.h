@@ -23,7 +23,8 @@
 namespace hadal {
 
 struct CheckpointFileOptions {
-  std::string directory;  // created if necessary
+  std::string directory;                   // created if necessary
+  std::vector<std::string> removed_first;  // directories whose space the file takes
   int rank = 0;
   int64_t step = 0;
   uint64_t plan_hash = 0;

@@ -17,6 +17,7 @@
 #include "runtime/bytes.h"
 #include "runtime/check.h"
 #include "runtime/crc32c.h"
+#include "runtime/files.h"
 #include "runtime/machine.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
@@ -28,12 +29,19 @@ namespace {
 // Between two votes whether a save is done: short beside a save, long beside a vote.
 constexpr absl::Duration kPause = absl::Milliseconds(5);
 
-// On a thread of rank 0's. `files`: every rank's WrittenFile as text.
-absl::StatusOr<CommitResult> Commit(const CheckpointCommitter& committer, CommitRequest request,
+// On a thread of rank 0's; of every rank's if `copies` is not null. `files`: every rank's WrittenFile as text.
+absl::StatusOr<CommitResult> Commit(const CheckpointCommitter& committer, MemoryCopies* copies, CommitRequest request,
                                     const std::vector<std::string>& files) {
   return CatchExceptions([&]() -> absl::StatusOr<CommitResult> {
+    if (copies != nullptr) HADAL_RETURN_IF_ERROR(copies->Store(request.progress.step));
+    if (copies != nullptr && !copies->leads()) return CommitResult();
     for (const std::string& text : files) {
       HADAL_ASSIGN_OR_RETURN(request.files.emplace_back(), WrittenFile::Parse(text));
+    }
+    if (copies != nullptr) {
+      const std::string directory = copies->Directory(request.progress.step);
+      HADAL_RETURN_IF_ERROR(committer.Complete(request, directory, /*is_whole=*/false));
+      return CommitResult{.directory = directory, .retention = {}};
     }
     absl::StatusOr<CommitResult> result = committer.Commit(request);
     if (result.ok()) return result;
@@ -83,8 +91,11 @@ std::string DescribeManifest(const CheckpointManifest& manifest) {
 }  // namespace
 
 TrainingCheckpoints::TrainingCheckpoints(TrainingCheckpointsOptions options, const StageState& state, int rank,
-                                         Collectives& collectives, MetricsSink* sink, TraceBuffer* trace)
-    : options_(std::move(options)), state_(state), rank_(rank), collectives_(collectives), sink_(sink), trace_(trace) {}
+                                         Collectives& collectives, MetricsSink* sink, TraceBuffer* trace,
+                                         std::unique_ptr<MemoryCopies> copies)
+    : options_(std::move(options)), state_(state), rank_(rank), collectives_(collectives), sink_(sink), trace_(trace) {
+  copies_ = std::move(copies);
+}
 
 void TrainingCheckpoints::Warn(std::string_view text) const {
   if (rank_ == 0 && options_.warn) options_.warn(text);
@@ -151,8 +162,16 @@ absl::Status TrainingCheckpoints::Claim(int64_t step) {
   }
   HADAL_RETURN_IF_ERROR(collectives_.AllOk(claimed, "claiming the run directory"));
   HADAL_RETURN_IF_ERROR(AwaitSight());
-  last_step_ = loaded_elsewhere_ ? -1 : step;
-  since_begin_.Restart();
+  last_step_ = loaded_elsewhere_ || loaded_copy_ ? -1 : step;
+  for (Stopwatch& watch : since_begin_) watch.Restart();
+  return copies_ == nullptr ? absl::OkStatus() : ClaimCopies(step);
+}
+
+absl::Status TrainingCheckpoints::ClaimCopies(int64_t step) {
+  const absl::Status claimed = collectives_.AllOk(copies_->Claim(attempt_, step), "claiming the copies in memory");
+  if (claimed.ok() || EndsTheRun(claimed)) return claimed;
+  Warn(absl::StrCat("NO COPIES IN MEMORY: ", claimed.message()));
+  copies_ = nullptr;
   return absl::OkStatus();
 }
 
@@ -168,16 +187,22 @@ absl::Status TrainingCheckpoints::Begin(TrainingProgress& now, bool is_best) {
   return absl::OkStatus();
 }
 
-void TrainingCheckpoints::Start(const TrainingProgress& progress, bool is_best) {
+void TrainingCheckpoints::Start(const TrainingProgress& progress, bool is_best, bool in_memory) {
   HADAL_CHECK(!saving_);
   saving_ = true;
-  interval_seconds_ = since_begin_.Seconds();
-  since_begin_.Restart();
+  in_memory_ = in_memory;
+  interval_seconds_ = since_begin_[in_memory].Seconds();
+  since_begin_[in_memory].Restart();
   stall_seconds_ = 0;
   progress_ = progress;
   is_best_ = is_best;
-  file_ = std::make_unique<BackgroundFile>(committer_->FileOptions(progress.step, rank_),
-                                           Describe(state_.owned(), LoadedState::kAll), state_.save_buffer(),
+  CheckpointFileOptions file = committer_->FileOptions(progress.step, rank_);
+  if (in_memory) {
+    file.directory = copies_->Directory(progress.step);
+    for (const CheckpointEntry& copy : copies_->Copies()) file.removed_first.push_back(copy.directory);
+    if (!file.removed_first.empty()) file.removed_first.pop_back();  // the newest stays
+  }
+  file_ = std::make_unique<BackgroundFile>(file, Describe(state_.owned(), LoadedState::kAll), state_.save_buffer(),
                                            SliceStaging{state_.device(), queue_.get(), state_.save_staging()});
 }
 
@@ -188,19 +213,10 @@ void TrainingCheckpoints::BeforeUpdate(const Stream& stream) {
   stall_seconds_ += watch.Seconds();
 }
 
-absl::Status TrainingCheckpoints::Poll(TrainingProgress& now) {
+absl::Status TrainingCheckpoints::Continue(TrainingProgress& now, bool to_its_end) {
   if (saving_) {
     const TraceScope scope(trace_, {.kind = TraceKind::kCheckpoint});
-    HADAL_RETURN_IF_ERROR(WarnIfFailed(now.step, Advance().status()));
-  }
-  ForgetUnsavedBest(now);
-  return absl::OkStatus();
-}
-
-absl::Status TrainingCheckpoints::Finish(TrainingProgress& now) {
-  if (saving_) {
-    const TraceScope scope(trace_, {.kind = TraceKind::kCheckpoint});
-    HADAL_RETURN_IF_ERROR(WarnIfFailed(now.step, Await()));
+    HADAL_RETURN_IF_ERROR(WarnIfFailed(now.step, to_its_end ? Await() : Advance().status()));
   }
   ForgetUnsavedBest(now);
   return absl::OkStatus();
@@ -217,15 +233,19 @@ absl::Status TrainingCheckpoints::SaveAtEnd(TrainingProgress& now, bool is_best)
 absl::StatusOr<bool> TrainingCheckpoints::Advance() {
   absl::Cleanup end = [this] { End(); };
   const Stopwatch watch;
-  const bool busy = file_ != nullptr
-                        ? !file_->done()
-                        : commit_.valid() && commit_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+  bool busy = file_ != nullptr
+                  ? !file_->done()
+                  : commit_.valid() && commit_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+  if (exchanging_) {
+    HADAL_ASSIGN_OR_RETURN(busy, copies_->Busy());
+  }
   HADAL_ASSIGN_OR_RETURN(const bool anyone_busy, collectives_.AnyRank(busy, "a checkpoint's files"));
-  if (!anyone_busy && file_ == nullptr) {
+  if (!anyone_busy && file_ == nullptr && !exchanging_) {
     HADAL_RETURN_IF_ERROR(Settle());
     return true;
   }
-  if (!anyone_busy) HADAL_RETURN_IF_ERROR(BeginCommit());
+  if (!anyone_busy && exchanging_) BeginCommit();
+  if (!anyone_busy && file_ != nullptr) HADAL_RETURN_IF_ERROR(EndFiles());
   stall_seconds_ += watch.Seconds();
   std::move(end).Cancel();
   return false;
@@ -242,12 +262,13 @@ absl::Status TrainingCheckpoints::Await() {
 }
 
 void TrainingCheckpoints::End() {
-  saving_ = false;
+  saving_ = exchanging_ = false;
   file_.reset();
   commit_ = {};
+  if (in_memory_) copies_->EndExchange();
 }
 
-absl::Status TrainingCheckpoints::BeginCommit() {
+absl::Status TrainingCheckpoints::EndFiles() {
   const absl::StatusOr<WrittenFile> file = file_->Finish();
   file_.reset();
   absl::Status written = file.status();
@@ -258,14 +279,21 @@ absl::Status TrainingCheckpoints::BeginCommit() {
   if (absl::Status all = collectives_.AllOk(written, "writing a checkpoint"); !all.ok()) {
     if (EndsTheRun(all)) return all;
     // No rank tries this step again before the files of this try are gone.
-    const absl::Status removed = rank_ == 0 ? committer_->Abandon(progress_.step) : absl::OkStatus();
+    const absl::Status removed = rank_ == 0 && !in_memory_ ? committer_->Abandon(progress_.step) : absl::OkStatus();
     all.Update(collectives_.AllOk(removed, "removing an unfinished checkpoint"));
     return all;
   }
-  HADAL_ASSIGN_OR_RETURN(std::vector<std::string> texts,
-                         collectives_.AllGather(std::string_view(file->ToString()), "checkpoint files"));
-  if (rank_ != 0) return absl::OkStatus();
-  commit_ = std::async(std::launch::async, Commit, std::cref(*committer_),
+  HADAL_ASSIGN_OR_RETURN(files_, collectives_.AllGather(std::string_view(file->ToString()), "checkpoint files"));
+  exchanging_ = in_memory_;
+  if (exchanging_) return copies_->BeginExchange(progress_.step, files_);
+  BeginCommit();
+  return absl::OkStatus();
+}
+
+void TrainingCheckpoints::BeginCommit() {
+  exchanging_ = false;
+  if (rank_ != 0 && !in_memory_) return;
+  commit_ = std::async(std::launch::async, Commit, std::cref(*committer_), in_memory_ ? copies_.get() : nullptr,
                        CommitRequest{.progress = progress_,
                                      .config_text = options_.config_text,
                                      .model_settings = ModelSettingsJson(state_.plan().options),
@@ -273,26 +301,28 @@ absl::Status TrainingCheckpoints::BeginCommit() {
                                      .files = {},
                                      .attachments = options_.attachments,
                                      .is_best = is_best_},
-                       std::move(texts));
-  return absl::OkStatus();
+                       std::move(files_));
 }
 
 absl::Status TrainingCheckpoints::Settle() {
   absl::StatusOr<CommitResult> committed = CommitResult{};
-  if (rank_ == 0) committed = commit_.get();
+  if (commit_.valid()) committed = commit_.get();
   HADAL_RETURN_IF_ERROR(collectives_.AllOk(committed.status(), "committing a checkpoint"));
   if (!committed->retention.ok()) {
     Warn(absl::StrCat("old checkpoints could not be removed: ", committed->retention.message()));
   }
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> stalls,
                          collectives_.AllGather(std::span(&stall_seconds_, 1), "a checkpoint's times"));
-  last_directory_ = committed->directory;
-  last_step_ = progress_.step;
-  last_progress_ = progress_;
+  if (!in_memory_) {
+    last_directory_ = committed->directory;
+    last_step_ = progress_.step;
+    last_progress_ = progress_;
+  }
   if (sink_ == nullptr) return absl::OkStatus();
   CheckpointMetrics metrics{.step = progress_.step,
                             .directory = committed->directory,
-                            .seconds = since_begin_.Seconds(),
+                            .in_memory = in_memory_,
+                            .seconds = since_begin_[in_memory_].Seconds(),
                             .interval_seconds = interval_seconds_};
   for (const std::vector<double>& of_rank : stalls) {
     metrics.stall_seconds = std::max(metrics.stall_seconds, of_rank[0]);
@@ -309,11 +339,12 @@ std::string TrainingCheckpoints::LastGoodText() const {
 
 absl::Status TrainingCheckpoints::WarnIfFailed(int64_t step, const absl::Status& save) {
   if (save.ok() || EndsTheRun(save)) return save;
-  failed_step_ = progress_.step;
-  if (sink_ != nullptr) {
+  if (in_memory_) RemoveTree(copies_->Directory(progress_.step)).IgnoreError();
+  if (!in_memory_) failed_step_ = progress_.step;
+  if (sink_ != nullptr && !(in_memory_ && std::exchange(copy_failed_, true))) {
     sink_->OnText(step, TextKind::kWarning,
-                  absl::StrCat("NO CHECKPOINT of step ", progress_.step, ": ", save.message(), ". Training goes on; ",
-                               LastGoodText()));
+                  absl::StrCat(in_memory_ ? "NO COPY IN MEMORY" : "NO CHECKPOINT", " of step ", progress_.step, ": ",
+                               save.message(), ". Training goes on; ", LastGoodText()));
   }
   return absl::OkStatus();
 }
@@ -444,10 +475,16 @@ absl::StatusOr<std::optional<TrainingProgress>> TrainingCheckpoints::LoadLatest(
   int gone = 0;
   std::set<std::string> told;  // of which the user has been told
   while (true) {
+    absl::Status fetched;
+    std::string copy;
+    if (copies_ != nullptr && attempt_.empty()) fetched = copies_->Fetch(before_step, copy);
+    if (EndsTheRun(fetched)) return fetched;
+    if (!fetched.ok()) Warn(absl::StrCat("the copies in memory cannot be used: ", fetched.message()));
     absl::StatusOr<FoundCheckpoint> found = FoundCheckpoint{};
     if (rank_ == 0) {
-      found = find ? find(before_step)
-                   : FindLatest(options_.run_directory, {.before_step = before_step, .need_moments = true});
+      found = find            ? find(before_step, copy)
+              : !copy.empty() ? FindNamed(copy)
+                              : FindLatest(options_.run_directory, {.before_step = before_step, .need_moments = true});
       // None yet: an empty directory name says so. None but refused ones: an error, never a silent new start.
       if (absl::IsNotFound(found.status())) {
         found = refused.ok() ? absl::StatusOr<FoundCheckpoint>(FoundCheckpoint()) : refused;
@@ -459,11 +496,13 @@ absl::StatusOr<std::optional<TrainingProgress>> TrainingCheckpoints::LoadLatest(
         }
       }
     }
-    HADAL_ASSIGN_OR_RETURN(const SharedCheckpoint shared, ShareCheckpoint(std::move(found), rank_, collectives_));
+    HADAL_ASSIGN_OR_RETURN(SharedCheckpoint shared, ShareCheckpoint(std::move(found), rank_, collectives_));
     if (shared.directory.empty()) return std::nullopt;
+    if (!copy.empty()) shared.directory = copy;  // this host's
     absl::StatusOr<TrainingProgress> progress = LoadShared(shared, LoadedState::kAll);
     if (progress.ok()) {
       loaded_directory_ = shared.directory;
+      loaded_copy_ = !copy.empty();
       last_progress_ = *progress;
       return *progress;
     }

@@ -16,6 +16,8 @@
 // Loading: rank 0 chooses a checkpoint and broadcasts its manifest. Every rank reads the weights and moments that it
 // stores, whichever pipeline layout wrote them, verifies them by the manifest's checksums, and votes. If any rank finds
 // damage (DataLoss), rank 0 warns and all try the next older checkpoint, unless the user has named this one.
+// Copies in memory (memory_copies.h) are saves, too, which Start begins; before the commit the hosts exchange files. At
+// the start of a run LoadLatest prefers a copy to an older checkpoint.
 // Threads: one per rank. Blocking: all methods; Begin only if a save is in progress. All methods are collective: all
 // ranks call them in the same order.
 #pragma once
@@ -36,6 +38,7 @@
 #include "pipeline/checkpoint/checkpoint_manifest.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
 #include "pipeline/checkpoint/deepening.h"
+#include "pipeline/checkpoint/memory_copies.h"
 #include "pipeline/checkpoint/vocabulary_growth.h"
 #include "pipeline/stage/stage_state.h"
 #include "runtime/clock.h"
@@ -79,15 +82,16 @@ enum class LoadedState { kAll, kWeights, kWeightsOfShallower, kWeightsOfShallowe
 // The rule by which layers are added; nullopt: none are.
 std::optional<DeepeningRule> DeepeningOf(LoadedState loaded);
 
-// Returns the newest checkpoint of the run before a step.  Errors: NotFound if there is none.
-using FindCheckpoint = std::function<absl::StatusOr<FoundCheckpoint>(int64_t before_step)>;
+// Returns the newest checkpoint of the run before a step, or the one in the directory `copy` unless that is empty.
+// Errors: NotFound if there is none.
+using FindCheckpoint = std::function<absl::StatusOr<FoundCheckpoint>(int64_t before_step, const std::string& copy)>;
 
 class TrainingCheckpoints {
  public:
-  // `rank` and `collectives`: of all ranks. `sink`: on rank 0; null on the others. `trace` may be null. Referenced
-  // objects must outlive this one.
+  // `rank` and `collectives`: of all ranks. `sink`: on rank 0; null on the others. `trace` and `copies` may be null.
+  // Referenced objects must outlive this one.
   TrainingCheckpoints(TrainingCheckpointsOptions options, const StageState& state, int rank, Collectives& collectives,
-                      MetricsSink* sink, TraceBuffer* trace);
+                      MetricsSink* sink, TraceBuffer* trace, std::unique_ptr<MemoryCopies> copies = nullptr);
 
   // Claims the run directory for this attempt, which continues from `step`; that step counts as saved. Removes
   // leftovers of earlier attempts and sets aside checkpoints of later steps. On a device, makes the queue of the
@@ -107,21 +111,26 @@ class TrainingCheckpoints {
   // that failed. If the list is then empty, it becomes the list in the last checkpoint that was saved or loaded, so
   // that the next better validation is saved as `best`.
   absl::Status Begin(TrainingProgress& now, bool is_best);
+  // Starts a copy in memory, if the run makes any.  REQUIRES: !saving().
+  void BeginCopy(const TrainingProgress& now) {
+    if (copies_ != nullptr) Start(now, /*is_best=*/false, /*in_memory=*/true);
+  }
   bool saving() const { return saving_; }
   // Call before every update: see BackgroundFile::BeforeUpdate.
   void BeforeUpdate(const Stream& stream);
   // Call at the end of a step.
-  absl::Status Poll(TrainingProgress& now);
+  absl::Status Poll(TrainingProgress& now) { return Continue(now, /*to_its_end=*/false); }
   // Waits for the save in progress, if any, without a time limit. The ranks vote repeatedly, so that no vote times out
   // while a rank is still writing.
-  absl::Status Finish(TrainingProgress& now);
+  absl::Status Finish(TrainingProgress& now) { return Continue(now, /*to_its_end=*/true); }
   // Saves this step unless it is already saved with this progress, and waits for completion. Errors: also file errors.
   absl::Status SaveAtEnd(TrainingProgress& now, bool is_best);
 
+  MemoryCopies* copies() { return copies_.get(); }  // null: none are made
   // Rank 0: returns the last checkpoint written by this run, or "".
   const std::string& last_directory() const { return last_directory_; }
   // Returns the time since the last save began, or since Claim.
-  double SecondsSinceSave() const { return since_begin_.Seconds(); }
+  double SecondsSinceSave() const { return since_begin_[0].Seconds(); }
   // Whether this state is in a checkpoint: the last one, or that from which the run continued; on every rank.
   bool IsSaved(const TrainingProgress& progress) const {
     return last_step_ == progress.step && (!last_progress_ || *last_progress_ == progress);
@@ -132,6 +141,7 @@ class TrainingCheckpoints {
   // owner removes the checkpoint meanwhile, it is called again.
   // Errors: DataLoss if all checkpoints are damaged; any other error of `find`, or of the checkpoint being tried.
   absl::StatusOr<std::optional<TrainingProgress>> LoadLatest(const FindCheckpoint& find = {});
+  bool loaded_copy() const { return loaded_copy_; }  // whether LoadLatest has loaded a copy in memory
   // Loads the checkpoint `chosen` of rank 0; the other ranks' argument is ignored. Errors: rank 0's; InvalidArgument if
   // a rank's host has another checkpoint under that name; those of reading.
   absl::StatusOr<TrainingProgress> Load(absl::StatusOr<FoundCheckpoint> chosen, LoadedState loaded);
@@ -139,13 +149,16 @@ class TrainingCheckpoints {
  private:
   absl::Status ClaimHere(int64_t step);
   absl::Status AwaitSight();
-  void Start(const TrainingProgress& progress, bool is_best);
+  absl::Status ClaimCopies(int64_t step);
+  void Start(const TrainingProgress& progress, bool is_best, bool in_memory = false);
   // Votes once on the save in progress. Returns true after the commit.  REQUIRES: saving().
   absl::StatusOr<bool> Advance();
+  absl::Status Continue(TrainingProgress& now, bool to_its_end);
   absl::Status Await();  // votes until the save is over
-  // After all files are complete or have failed: starts the commit on rank 0.
-  absl::Status BeginCommit();
-  // After rank 0's commit: broadcasts the result.
+  // After all files are complete or have failed: starts the commit, or for a copy in memory the exchange.
+  absl::Status EndFiles();
+  void BeginCommit();  // on rank 0; for a copy on every rank
+  // After the commit: broadcasts the result.
   absl::Status Settle();
   // Ends the save, successful or not: waits for the threads that are still writing.
   void End();
@@ -173,15 +186,19 @@ class TrainingCheckpoints {
   std::optional<TrainingProgress> last_progress_;  // as last saved or loaded; absent: a new run's
   std::string loaded_directory_;                   // the checkpoint from which the run continues; empty: none
   bool loaded_elsewhere_ = false;                  // it is another run's
+  bool loaded_copy_ = false;                       // it is a copy in memory
   int64_t failed_step_ = 0;                        // of the last save that failed; 0: none has
   std::string attempt_;
 
-  // The save in progress: first file_, then, on rank 0, commit_.
-  bool saving_ = false;
+  // The save in progress: first file_, then, for a copy, exchanging_, then, on rank 0 or for a copy, commit_.
+  bool saving_ = false, in_memory_ = false, exchanging_ = false;
+  std::unique_ptr<MemoryCopies> copies_;
+  bool copy_failed_ = false;  // ever: the user has been warned
   std::unique_ptr<BackgroundFile> file_;
+  std::vector<std::string> files_;  // [ranks] WrittenFile as text, until the commit
   TrainingProgress progress_;
   bool is_best_ = false;
-  Stopwatch since_begin_;
+  Stopwatch since_begin_[2];     // [in_memory_]
   double interval_seconds_ = 0;  // from the beginning of the previous save to the beginning of this one
   double stall_seconds_ = 0;     // in which training waited (before updates, in votes), on this rank
   std::future<absl::StatusOr<CommitResult>>

@@ -159,6 +159,8 @@ struct CheckpointOptions {
   int64_t keep_every = 0;     // also keeps steps that are multiples of this; 0: none
   int32_t keep_best = 1;      // also keeps this many of the best by validation (ValidationOptions::metric)
   bool save_at_end = true;
+  int64_t memory_every_steps = 0;  // between copies in the memory of hosts (checkpoint/memory_copies.h); 0: none
+  std::string memory_folder = "/dev/shm";
 };
 
 // A step whose loss is far above those before it is skipped (run_health.h).

@@ -21,6 +21,7 @@ enum MessageTag : int {
   kDecodeCommandTag,   // pipeline/decode/decode_links: commands of the rank that runs the beam search
   kTraceTag,           // pipeline/step_tracer: a rank's events to rank 0
   kClockTag,           // pipeline/step_tracer: clock readings
+  kMemoryCopyTag,      // pipeline/checkpoint/memory_copies: a rank's file to another host
   kDoctorTag,          // tools/doctor/doctor_probe: measured messages
   kNcclIdTag = 31000,  // runtime/comm/nccl_communicator: NCCL's id of a link
   kNcclControlTag,     // runtime/comm/nccl_communicator: offers and grants

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # `hadal compare` as people start it: a grid run to its end, interrupted and resumed, cut by a budget, with cells that fail, diverge or
-# have changed. A stand-in for Python is called for the pages, but once. Usage: compare_test.sh HADAL
+# have changed. A stand-in writes the pages, but once: their packages take seconds to load. Usage: compare_test.sh HADAL
 set -u
 hadal=${1:?usage: compare_test.sh HADAL}
 here=$(cd "$(dirname "$0")" && pwd)
@@ -9,8 +9,14 @@ ended() { grep -q "\"end\": \"$2\"" "$1/cell.json" || { fail "$1 is not $2"; cat
 steps() { [ "$(grep -c '"event":"step"' "$1/metrics.jsonl")" -eq "$2" ] || fail "$1 has not $2 steps"; }
 
 make_corpus 300 300
-printf '#!/bin/sh\necho "$@" > "$0.words"\n' > python; chmod +x python
-export HADAL_PYTHON=$work/python
+mkdir stand_in; touch stand_in/{pandas,matplotlib,jinja2,sacrebleu}.py
+cat > stand_in/sitecustomize.py <<'END'
+import os, sys, types
+page = sys.modules["pyhadal.comparison"] = types.ModuleType("pyhadal.comparison")
+page.write = lambda out, reference: print(out, reference, file=open(os.environ["WORDS"], "w"))
+END
+export PYTHONPATH=$work/stand_in WORDS=$work/words
+printf '#!/bin/sh\nexec python3 -S "$@"\n' > bare; chmod +x bare  # without packages
 mkdir grids
 cat > grids/base.textproto <<'END'
 data { train: "data/train" validation: "data/valid" }
@@ -59,11 +65,11 @@ says '4  method=post_ln,depth=3 .* done'
 echo "every finished run translates a test set; the pages are made of the grid and the reference"
 expect 0 "$hadal" compare grids/small.textproto --out whole --run 2 3 --test-source text/test.en --test-reference text/test.de
 says 'method=post_ln,depth=1: translated'
-[[ $(cat python.words) == *"'pyhadal'"*" compare whole --test-reference text/test.de" ]] || fail "Python was started with $(cat python.words)"
+[ "$(cat words)" = "whole text/test.de" ] || fail "the pages were asked for as $(cat words)"
 [ "$(wc -l < whole/runs/method=post_ln,depth=1/test.translation)" -eq 20 ] || fail "not 20 lines translated"
 real=$(. "$here/../tools/python/find_python.sh"; find_python pandas matplotlib jinja2 sacrebleu > /dev/null; echo "$python")
 if [ -n "$real" ]; then
-  HADAL_PYTHON=$real expect 0 "$hadal" compare grids/small.textproto --out whole --report-only --test-reference text/test.de; lacks starts
+  PYTHONPATH='' HADAL_PYTHON=$real expect 0 "$hadal" compare grids/small.textproto --out whole --report-only --test-reference text/test.de; lacks starts
   says 'report: whole/comparison.html'
   grep -q '^| method .* | 3 | 1 |$' whole/comparison.md || fail "no table of methods and depths"
   grep -q '"bleu"' whole/comparison.json || fail "no BLEU"
@@ -71,9 +77,12 @@ if [ -n "$real" ]; then
 else
   echo "no Python with pandas, matplotlib, jinja2 and sacrebleu: the pages are not tried"
 fi
-HADAL_PYTHON=false expect 1 "$hadal" compare grids/small.textproto --out whole --report-only; says 'hadal summary whole/runs'
+WORDS=gone/words expect 1 "$hadal" compare grids/small.textproto --out whole --report-only; says 'hadal summary whole/runs'
 expect 0 "$hadal" compare grids/small.textproto --out whole --set stop.steps=10 --accept-changes --run 2
 [ ! -e whole/runs/method=post_ln,depth=1/test.translation ] || fail "a translation by weights that are no longer the run's is kept"
+
+PYTHONPATH='' HADAL_PYTHON=$work/bare expect 2 "$hadal" compare grids/small.textproto --out bare_runs --run 1
+says 'sacrebleu; install with'; says 'The runs take place'; says 'hadal summary bare_runs/runs'; ended bare_runs/runs/method=deepnorm,depth=1 done
 
 echo "a signal: the running child saves, and the same command goes on"
 # start OUT [OPTION…]: a grid in the background, its pid in $grid, until its first run has made steps.

@@ -74,6 +74,16 @@ restarted
 finish 0; until_ nobody_left launcher; identical launcher
 row "SIGKILL of mpirun, supervised" "left-over ranks are ended, the job starts again, same bits" "$restart"
 
+# A run without any checkpoint goes on from the copies in memory, which are gone when it has ended.
+mkdir memory
+copies=(--set checkpoint.every_steps=0 --set checkpoint.memory_every_steps=5 --set checkpoint.memory_folder="\"$work/memory\"")
+endless; job "${mpi[@]}" 2 "${train[@]}" "${copies[@]}" --run-dir copied
+until_ grep -q '"event":"copy"' copied/metrics.jsonl; end_soon copied; clock; kill -KILL $(ranks copied); wait $job
+[ -e copied/checkpoints/latest ] && fail "there is a checkpoint"
+expect 0 "${mpi[@]}" 2 "${train[@]}" "${copies[@]}" --run-dir copied; says "comes from copies in memory"; identical copied
+[ -z "$(ls memory)" ] || fail "copies are left"
+row "SIGKILL of all ranks, copies in memory" "started again, the run continues from the newest copy, same bits" "-"
+
 # With --tries 1, only a step beyond what is saved allows a restart. Asked to go back to a checkpoint, the job does so once: what it has
 # trained since is not thrown away with each restart, and counts from there, not from the steps that are set aside.
 expect 0 "${train[@]}" --set stop.steps=80 --set checkpoint.keep_last=0 --run-dir back

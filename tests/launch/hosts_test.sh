@@ -66,4 +66,21 @@ wait $job; code=$?
 identical supervised
 echo "a host cut off, supervised: started again after $took s, same bits"
 
+# Elastic: it goes on without the host, and with it when it answers again. It answers if it refuses a connection.
+sed -i 's/micro_batches: 4/micro_batches: 4 sum_groups: 2/' small.textproto; rm -rf unbroken
+printf '#!/bin/sh\ntimeout 2 bash -c "</dev/tcp/$1/9" 2>&1 | grep -q refused\n' > answers; chmod +x answers
+hostfile 1 2 3; endless
+host_lab_on h1 timeout "$patience" "$hadal" supervise --elastic "$work/hosts" --grow-every 1s --probe "'$work/answers {host}'" -- \
+  mpirun --hostfile {hostfile} -np {ranks} --bind-to none "$hadal" train "$work/small.textproto" "$work/stop.textproto" {layout} \
+  --run-dir "$work/elastic" > out 2>&1 &
+job=$!
+until_ steps_of elastic 30; begin=$SECONDS; host_lab_cut h3
+until_ grep -q "starting on 2 host(s) (h1 h2)" out; took=$((SECONDS - begin))
+until_ trains_again elastic 2; end_soon elastic; host_lab_mend h3
+wait $job; code=$?
+[ $code -eq 0 ] || fail "elastic: exit code $code"
+says "going on with 3 host(s) (h1 h2 h3)"
+identical elastic
+echo "a host cut off, elastic: went on with two after $took s, then with three, same bits"
+
 finished

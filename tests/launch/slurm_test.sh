@@ -18,7 +18,7 @@ done
 expect 2 env HADAL=false bash "$source/launch/slurm/train.sbatch"; says "usage: "
 expect 1 env -u HADAL bash "$source/launch/slurm/train.sbatch" x; says "HADAL: is not set"
 expect 2 env HADAL=false HADAL_LAUNCHER=ssh SLURM_JOB_ID=1 SLURM_NTASKS=1 SLURM_JOB_NODELIST=n bash "$source/launch/slurm/train.sbatch" x
-says "HADAL_LAUNCHER=ssh: expected srun or mpirun"
+says "HADAL_LAUNCHER=ssh: expected srun, mpirun or elastic"
 echo "asked to leave before the ranks listen, or before there are any, a job goes back into the queue"
 # A Slurm that requeues a job by ending its script.
 mkdir bin

@@ -62,6 +62,11 @@ job "$reports"'report start 0 /r; report end 6; exit 0'; expect 6 "${supervise[@
 job "$reports"'report start 0 /r; report end 6; report end 4; exit 0'; expect 4 "${supervise[@]}" -- bash job; starts 1
 job "$reports"'report start 0 /r; report end 1; exit 1'; expect 1 "${supervise[@]}" -- bash job; starts 1
 job "$reports"'[ $n -eq 1 ] || exit 1; report start 0 /r; exit 137'; expect 1 "${supervise[@]}" -- bash job; starts 2
+# Rank 0 on another host reports nothing; the record of the run directory's owner does.
+owns='n=$(wc -l < starts); owner() { printf "%s\nh2\nboot\n1 1\nnow\n%s\n" $n "$1" > run/checkpoints/attempt; }; '
+job "$owns"'[ $n -le 4 ] || exit 2; owner 7; exit $((n % 2))'; expect 2 "${supervise[@]}" --tries 9 -- bash job --run-dir run; starts 5
+for code in 0 1; do job "$owns"'owner "ended     "; exit '$code; expect $code "${supervise[@]}" -- bash job --run-dir run; starts 1; done
+job 'exit 1'; echo earlier > run/checkpoints/attempt; expect 1 "${supervise[@]}" -- bash job --run-dir run; starts 1
 
 echo "the wait before a start doubles without progress; with progress starts are kept apart"
 # waits LEAST…: the least tenths of a second between the starts, of the job's parent: the job's own first command may come late.

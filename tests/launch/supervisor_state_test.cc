@@ -22,11 +22,12 @@ using Event = SupervisorEvent;
 // The table of the header, cell by cell: columns are the events in their order.
 struct Row {
   SupervisorState state;
-  std::array<SupervisorStep, 8> cells;
+  std::array<SupervisorStep, 10> cells;
 };
 constexpr SupervisorStep kSaved = {kEnded, kReturnSaved}, kCode = {kEnded, kReturnCode},
                          kCrash = {kEnded, kReturnCrash};
-constexpr SupervisorStep kGone = {kEnded, kNone}, kStill = {kBackingOff, kNone};
+constexpr SupervisorStep kGone = {kEnded, kNone}, kStill = {kBackingOff, kNone}, kProbes = {kProbing, kProbe},
+                         kLooks = {kProbing, kNone};
 constexpr Row kTable[] = {
     {kRunning,
      {{{kOrdered, kAsk},
@@ -34,10 +35,33 @@ constexpr Row kTable[] = {
        {kRunning, kNone},
        kSaved,
        kCode,
-       {kBackingOff, kWait},
+       kProbes,
        kCrash,
+       {kRunning, kNone},
+       {kGrowing, kAsk},
        {kRunning, kNone}}}},
-    {kAsked, {{{kOrdered, kAsk}, {kAsked, kAsk}, {kAsked, kAsk}, kSaved, kCode, kCrash, kCrash, {kAsked, kNone}}}},
+    {kGrowing,
+     {{{kOrdered, kAsk},
+       {kAsked, kAsk},
+       {kGrowing, kAsk},
+       kProbes,
+       kCode,
+       kProbes,
+       kCrash,
+       {kGrowing, kNone},
+       {kGrowing, kNone},
+       {kGrowing, kNone}}}},
+    {kAsked,
+     {{{kOrdered, kAsk},
+       {kAsked, kAsk},
+       {kAsked, kAsk},
+       kSaved,
+       kCode,
+       kCrash,
+       kCrash,
+       {kAsked, kNone},
+       {kAsked, kNone},
+       {kAsked, kNone}}}},
     {kOrdered,
      {{{kTerminating, kTerminate},
        {kOrdered, kAsk},
@@ -46,6 +70,8 @@ constexpr Row kTable[] = {
        kCode,
        kCrash,
        kCrash,
+       {kOrdered, kNone},
+       {kOrdered, kNone},
        {kOrdered, kNone}}}},
     {kTerminating,
      {{{kKilling, kKill},
@@ -55,16 +81,38 @@ constexpr Row kTable[] = {
        kCode,
        kCrash,
        kCrash,
+       {kTerminating, kNone},
+       {kTerminating, kNone},
        {kTerminating, kNone}}}},
     {kKilling,
-     {{{kKilling, kKill}, {kKilling, kKill}, {kKilling, kKill}, kSaved, kCode, kCrash, kCrash, {kKilling, kNone}}}},
-    {kBackingOff, {{kSaved, kSaved, kStill, kStill, kStill, kStill, kStill, {kRunning, kStart}}}},
-    {kEnded, {{kGone, kGone, kGone, kGone, kGone, kGone, kGone, kGone}}},
+     {{{kKilling, kKill},
+       {kKilling, kKill},
+       {kKilling, kKill},
+       kSaved,
+       kCode,
+       kCrash,
+       kCrash,
+       {kKilling, kNone},
+       {kKilling, kNone},
+       {kKilling, kNone}}}},
+    {kBackingOff, {{kSaved, kSaved, kStill, kStill, kStill, kStill, kStill, kProbes, kStill, kStill}}},
+    {kProbing,
+     {{kSaved,
+       kSaved,
+       kLooks,
+       kLooks,
+       kLooks,
+       {kBackingOff, kWait},
+       kCrash,
+       kLooks,
+       {kRunning, kStart},
+       {kBackingOff, kWait}}}},
+    {kEnded, {{kGone, kGone, kGone, kGone, kGone, kGone, kGone, kGone, kGone, kGone}}},
 };
 
 TEST(SupervisorState, EveryCellIsThatOfTheTable) {
   ASSERT_EQ(std::size(kTable), static_cast<size_t>(kEnded) + 1) << "a state without a row";
-  static_assert(std::tuple_size_v<decltype(Row::cells)> == static_cast<size_t>(Event::kWaitOver) + 1, "a column each");
+  static_assert(std::tuple_size_v<decltype(Row::cells)> == static_cast<size_t>(Event::kTooFew) + 1, "a column each");
   for (const Row& row : kTable) {
     for (size_t event = 0; event < row.cells.size(); ++event) {
       EXPECT_EQ(Next(row.state, static_cast<Event>(event)), row.cells[event])

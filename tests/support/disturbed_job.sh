@@ -30,6 +30,7 @@ stop_at() { echo "stop { steps: $1 }" > stop.textproto; }
 endless() { stop_at 100000000; }
 end_soon() { stop_at $(($(grep -c '"event":"step"' "$1/metrics.jsonl") / 20 * 20 + 60)); }
 steps_of() { grep -q "\"event\":\"step\",\"step\":$2," "$1/metrics.jsonl"; }  # RUN STEP: whether it has done that step
+trains_again() { [ "$(grep -c '"event":"run"' "$1/metrics.jsonl")" -ge "$2" ]; }  # RUN N: whether N of its starts have trained
 # until_ COMMAND…: waits for it to succeed, at most half of $patience.
 until_() { local n=$((patience * 10)); until "$@" > /dev/null 2>&1; do [ $((n--)) -gt 0 ] || { fail "waited in vain: $*"; return 1; }; sleep 0.05; done; }
 # identical RUN: its last checkpoint has the bits of one process's unbroken run of as many steps.

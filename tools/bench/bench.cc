@@ -142,14 +142,9 @@ void AddProfileCommand(Command bench, int& exit_code) {
   command.AddOption("-o,--out", arguments->out, "File (default: standard output)");
   command.AddOption("--threads", arguments->threads, "CPU threads per rank (default: its share of the CPUs)")
       .InRange(0, 1024);
-  command
-      .AddOption("--halvings", arguments->options.halvings,
-                 "Number of halvings: also measure micro-batches of 1/2, 1/4, ... of the tokens")
-      .InRange(0, 8)
-      .ShowDefault();
-  command.AddOption("--rounds", arguments->options.rounds, "Measured rounds; results are medians")
-      .InRange(1, 1000)
-      .ShowDefault();
+  command.AddNumber("--halvings", arguments->options.halvings,
+                    "Number of halvings: also measure micro-batches of 1/2, 1/4, ... of the tokens", 0, 8);
+  command.AddNumber("--rounds", arguments->options.rounds, "Measured rounds; results are medians", 1, 1000);
   command.AddFlag("--products", arguments->products,
                   "Measure only the speed of matrix products: what to divide two runs by on a machine that is busy");
   command.Runs([arguments, &exit_code] {
@@ -199,12 +194,9 @@ void AddKernelsCommand(Command bench, int& exit_code) {
       .AddOption("--widths", options.shapes.widths, "Their columns: multiples of 64, at most 1024 (default: 512,1024)")
       .SplitAt(',')
       .Checked(of_whole_heads);
-  command.AddOption("--large-mib", arguments->large_mib, "MiB of each tensor of the cases on large tensors")
-      .InRange(1, 1 << 16)
-      .ShowDefault();
-  command.AddOption("--repeats", options.repeats, "Timed batches; the result is the median")
-      .InRange(1, 1000)
-      .ShowDefault();
+  command.AddNumber("--large-mib", arguments->large_mib, "MiB of each tensor of the cases on large tensors", 1,
+                    1 << 16);
+  command.AddNumber("--repeats", options.repeats, "Timed batches; the result is the median", 1, 1000);
   command.AddOption("--threads", arguments->threads, "CPU threads (default: all)").InRange(0, 1024);
   command.AddFlag("--json", options.json, "Print everything as JSON");
   command.Runs([arguments, &exit_code] {
@@ -215,7 +207,7 @@ void AddKernelsCommand(Command bench, int& exit_code) {
 
 void AddModelFlags(Command command, BenchStepOptions& step) {
   const auto add = [&](const char* name, int32_t& value, const char* text, int least = 1, int most = 1 << 20) {
-    command.AddOption(name, value, text).InRange(least, most).ShowDefault();
+    command.AddNumber(name, value, text, least, most);
   };
   add("--d-model", step.d_model, "Hidden size");
   command.AddOption("--d-ff", step.d_ff, "Feed-forward size (default: 4 times the hidden size)").InRange(1, 1 << 20);
@@ -227,9 +219,7 @@ void AddModelFlags(Command command, BenchStepOptions& step) {
   add("--micro-batches", step.micro_batches, "Micro-batches of a step");
   add("--length", step.length, "Tokens of every sentence", 4, 4096);
   command.AddFlag("--mixed-length", step.mixed_length, "Lengths spread evenly around --length");
-  command.AddOption("--dropout", step.dropout, "Dropout on sublayer outputs, attention and activations")
-      .InRange(0.0, 0.9)
-      .ShowDefault();
+  command.AddNumber("--dropout", step.dropout, "Dropout on sublayer outputs, attention and activations", 0.0, 0.9);
 }
 
 }  // namespace
@@ -246,13 +236,11 @@ void AddBenchCommand(Command app, int& exit_code) {
       .AddOption("--schedule", arguments->schedule,
                  "Schedule of the pipeline: " + absl::StrJoin(AllScheduleNames(), ", "))
       .ShowDefault();
-  command.AddOption("--chunks", step.chunks, "Chunks per rank").InRange(1, 64).ShowDefault();
-  command.AddOption("--recompute-every", step.recompute_every, "Recomputation every k sublayers; 0: off")
-      .InRange(0, 1 << 20)
-      .ShowDefault();
+  command.AddNumber("--chunks", step.chunks, "Chunks per rank", 1, 64);
+  command.AddNumber("--recompute-every", step.recompute_every, "Recomputation every k sublayers; 0: off", 0, 1 << 20);
   command.AddOption("--threads", arguments->threads, "CPU threads per rank (default: its share of the CPUs)")
       .InRange(0, 1024);
-  command.AddOption("--repeats", step.repeats, "Measured pairs of step and limit").InRange(1, 1000).ShowDefault();
+  command.AddNumber("--repeats", step.repeats, "Measured pairs of step and limit", 1, 1000);
   AddDeviceFlags(command, arguments->device);
   command.AddChoice<TrainingPrecision>("--precision", arguments->run.precision,
                                        "As device.precision of a run's config (default: auto)",
@@ -263,9 +251,8 @@ void AddBenchCommand(Command app, int& exit_code) {
   command.AddFlag(
       "--no-graphs", [arguments] { arguments->step.graphs = GraphMode::kOff; }, "On a GPU, one launch per kernel");
   command.AddFlag("--overlap-weight-gradients", step.overlap_weight_gradients, "As the field of a config's device");
-  command.AddOption("--weight-gradient-batch", arguments->run.weight_gradient_batch, "As device.weight_gradient_batch")
-      .InRange(1, 16)
-      .ShowDefault();
+  command.AddNumber("--weight-gradient-batch", arguments->run.weight_gradient_batch, "As device.weight_gradient_batch",
+                    1, 16);
   command.AddFlag("--no-limit", arguments->no_limit, "Measure only the step");
   command.AddFlag("--json", step.json, "Print everything as JSON");
   command.Runs([arguments, &exit_code] {

@@ -8,12 +8,10 @@
 #include <ostream>
 #include <utility>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/clock.h"
-#include "runtime/status_macros.h"
 #include "tools/median.h"
 
 namespace hadal {

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <ostream>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cpu/product.h"

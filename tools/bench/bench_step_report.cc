@@ -1,10 +1,7 @@
 #include "tools/bench/bench_step_report.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"

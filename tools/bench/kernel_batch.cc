@@ -3,11 +3,8 @@
 #include <algorithm>
 #include <numeric>
 #include <utility>
-#include <vector>
 
-#include "absl/status/statusor.h"
 #include "kernels/device_kernels.h"
-#include "runtime/random.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {

@@ -204,9 +204,9 @@ void AddInspectSimilarityCommand(Command app, int& exit_code) {
   auto options = std::make_shared<InspectSimilarityOptions>();
   command.AddOption("RUN_OR_DIR", options->checkpoint, "Checkpoint, or run directory").Required();
   command.AddOption("CORPUS", options->data, "Prefix of a prepared corpus").Required();
-  command.AddOption("--tokens", options->tokens, "Tokens used per side").InRange(2, 1 << 20).ShowDefault();
+  command.AddNumber("--tokens", options->tokens, "Tokens used per side", 2, 1 << 20);
   command.AddOption("-o,--out", options->output, "Stem of the .json and .html written").ShowDefault();
-  command.AddOption("--threads", options->threads, "CPU threads").InRange(1, 1024).ShowDefault();
+  command.AddNumber("--threads", options->threads, "CPU threads", 1, 1024);
   command.Runs([options, &exit_code] {
     exit_code = CheckPyhadal("inspect similarity");
     if (exit_code != kToolDone) return;

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <utility>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "pipeline/checkpoint/checkpoint_file.h"

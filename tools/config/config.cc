@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <iostream>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "configs/compare.pb.h"
 #include "runtime/status_macros.h"
@@ -18,7 +17,6 @@
 #include "tools/config/config_schema.h"
 #include "tools/config/resolved_config.h"
 #include "tools/config/run_options.h"
-#include "tools/python_child.h"
 #include "tools/tool_exit_code.h"
 
 namespace hadal {
@@ -66,18 +64,13 @@ std::string Summary(const FieldDescriptor& field) {
   return absl::StrReplaceAll(summary, {{"\n", " "}});
 }
 
-std::string Pad(std::string text, size_t width) {
-  if (text.size() < width) text.resize(width, ' ');
-  return text;
-}
-
 std::string Children(const MessageDescriptor& message) {
   size_t width = 0;
   for (int i = 0; i < message.field_count(); ++i) width = std::max(width, message.field(i)->name().size());
   std::string text;
   for (int i = 0; i < message.field_count(); ++i) {
     const FieldDescriptor& field = *message.field(i);
-    absl::StrAppend(&text, "  ", Pad(field.name(), width + 2), Summary(field));
+    absl::StrAppendFormat(&text, "  %-*s%s", static_cast<int>(width) + 2, field.name(), Summary(field));
     if (!IsMessage(field)) absl::StrAppend(&text, "  [", DefaultText(field), "]");
     absl::StrAppend(&text, "\n");
   }
@@ -102,18 +95,8 @@ void AddConfigCommand(Command app, int& exit_code) {
   diff.AddOption("B", *after, "Config file or run directory").Required();
   diff.Runs([before, after, &exit_code] { exit_code = EndTool("config diff", Diff(*before, *after)); });
 
-  Command convert =
-      command.AddCommand("from-fairseq", "Print the config of a fairseq-train command, and what it leaves out");
-  auto training = std::make_shared<std::string>();
-  auto gpus = std::make_shared<int>(0);
-  convert.AddOption("COMMAND", *training, "The command, in single quotes").Required();
-  convert.AddOption("--gpus", *gpus, "GPUs of that job (default: as CUDA_VISIBLE_DEVICES in the command says, or 1)")
-      .InRange(1, 1 << 16);
-  convert.Runs([training, gpus, &exit_code] {
-    std::vector<std::string> words = {"--", *training};
-    if (*gpus > 0) words.insert(words.begin(), {"--gpus", absl::StrCat(*gpus)});
-    exit_code = RunPyhadal("config from-fairseq", words);
-  });
+  // Run by hadal.cc.
+  command.AddCommand("from-fairseq", "Print the config of a fairseq-train command, and what it leaves out");
 
   Command explain = command.AddCommand("explain", "Print a field's meaning, default and allowed values");
   auto field = std::make_shared<std::string>();

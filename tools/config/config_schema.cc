@@ -25,14 +25,9 @@ std::string_view RunSchemaBytes();
 namespace {
 
 bool IsInteger(const FieldDescriptor& field) {
-  switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_INT32:
-    case FieldDescriptor::CPPTYPE_INT64:
-    case FieldDescriptor::CPPTYPE_UINT64:
-      return true;
-    default:
-      return false;
-  }
+  const FieldDescriptor::CppType type = field.cpp_type();
+  return type == FieldDescriptor::CPPTYPE_INT32 || type == FieldDescriptor::CPPTYPE_INT64 ||
+         type == FieldDescriptor::CPPTYPE_UINT64;
 }
 
 // A file and a path in its source locations: 4 = message_type of FileDescriptorProto.

@@ -208,8 +208,7 @@ std::string DifferencesText(const std::vector<ConfigDifference>& differences) {
 
 absl::StatusOr<std::string> ChangesToAccept(const config::RunConfig& before, const config::RunConfig& after) {
   HADAL_ASSIGN_OR_RETURN(std::vector<ConfigDifference> differences, CompareConfigs(before, after));
-  differences.erase(std::remove_if(differences.begin(), differences.end(), [](const auto& d) { return d.may_change; }),
-                    differences.end());
+  std::erase_if(differences, [](const ConfigDifference& difference) { return difference.may_change; });
   return DifferencesText(differences);
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <string>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -195,9 +194,11 @@ void ReadRun(const config::RunConfig& from, TrainOptions& to) {
   to.checkpoint.keep_every = from.checkpoint().keep_every();
   to.checkpoint.keep_best = from.checkpoint().keep_best();
   to.checkpoint.save_at_end = from.checkpoint().save_at_end();
+  to.checkpoint.memory_every_steps = from.checkpoint().memory_every_steps();
+  to.checkpoint.memory_folder = from.checkpoint().memory_folder();
   // Saves by the clock alone are rare: updates may wait for them.
-  to.pipeline.save_buffer_bytes =
-      to.checkpoint.every_steps > 0 ? int64_t{from.checkpoint().buffer_mebibytes()} << 20 : 0;
+  const bool buffers = to.checkpoint.every_steps > 0 || to.checkpoint.memory_every_steps > 0;
+  to.pipeline.save_buffer_bytes = buffers ? int64_t{from.checkpoint().buffer_mebibytes()} << 20 : 0;
   to.health.skipped_steps = from.health().skipped_steps();
   to.health.loss_spike = {.deviations = from.health().loss_spike_deviations(),
                           .window = from.health().loss_spike_window()};

@@ -11,7 +11,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "configs/run.pb.h"
-#include "pipeline/decode/beam_search.h"
 #include "pipeline/options/train_options.h"
 #include "runtime/data/corpus_manifest.h"
 

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "runtime/text.h"
 #include "tools/output/human_units.h"
+#include "tools/output/work_progress.h"
 
 namespace hadal {
 namespace {
@@ -176,17 +176,7 @@ std::string CleaningTable(const std::vector<SplitFindings>& splits, const Prepar
     if (split.texts.size() <= kMostRows) std::ranges::for_each(split.texts, add);
     if (split.texts.size() > 1) add(Total(split.texts));
   }
-  std::vector<size_t> widths(rows[0].size(), 0);
-  for (const Row& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string table;
-  for (const Row& row : rows) {
-    absl::StrAppendFormat(&table, "%-*s", static_cast<int>(widths[0]), row[0]);
-    for (size_t i = 1; i < row.size(); ++i) absl::StrAppendFormat(&table, "  %*s", static_cast<int>(widths[i]), row[i]);
-    table += "\n";
-  }
-  return table;
+  return AlignedColumns(rows);
 }
 
 std::string CleaningJson(const std::vector<SplitFindings>& splits, const PrepareOptions& options) {

@@ -4,12 +4,10 @@
 #include <map>
 #include <set>
 #include <system_error>
-#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "configs/corpora.pb.h"
-#include "runtime/data/language_tags.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/config/config_loading.h"

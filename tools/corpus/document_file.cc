@@ -1,14 +1,10 @@
 #include "tools/corpus/parallel_text.h"
 
-#include <array>
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
-#include <istream>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -227,10 +223,7 @@ class MegatronDocuments : public DocumentFile {
 };
 
 // Whether a text begins as JSON Lines do: with an object that has a field.
-bool IsJson(std::istream& in) {
-  std::array<char, 256> bytes;
-  in.read(bytes.data(), bytes.size());
-  absl::string_view begin(bytes.data(), static_cast<size_t>(in.gcount()));
+bool IsJson(absl::string_view begin) {
   if (absl::StartsWith(begin, kByteOrderMark)) begin.remove_prefix(sizeof(kByteOrderMark) - 1);
   begin = absl::StripLeadingAsciiWhitespace(begin);
   return absl::StartsWith(begin, "{") && absl::StartsWith(absl::StripLeadingAsciiWhitespace(begin.substr(1)), "\"");
@@ -241,19 +234,13 @@ bool IsJson(std::istream& in) {
 bool IsTokenFile(const std::string& path) { return path.ends_with(".bin") || path.ends_with(".idx"); }
 
 absl::StatusOr<std::unique_ptr<DocumentFile>> DocumentFile::Open(const std::string& path, const std::string& field,
-                                                                 bool blank_lines) {
+                                                                 bool blank_lines, std::optional<TextLines>* rest) {
   if (IsTokenFile(path)) return MegatronDocuments::Open(path.substr(0, path.size() - 4));
-  if (field.empty()) return nullptr;
-  std::error_code error;
-  bool is_json = false;
-  if (std::filesystem::is_regular_file(path, error)) {  // a pipe can be opened and read once
-    HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<std::istream> in, OpenText(path));
-    is_json = IsJson(*in);
-  }
-  if (!is_json && !blank_lines) return nullptr;
   HADAL_ASSIGN_OR_RETURN(TextLines lines, TextLines::Open(path));
-  if (is_json) return std::make_unique<JsonDocuments>(std::move(lines), field);
-  return std::make_unique<Paragraphs>(std::move(lines));
+  if (!field.empty() && IsJson(lines.Beginning())) return std::make_unique<JsonDocuments>(std::move(lines), field);
+  if (!field.empty() && blank_lines) return std::make_unique<Paragraphs>(std::move(lines));
+  if (rest != nullptr) rest->emplace(std::move(lines));
+  return nullptr;
 }
 
 }  // namespace hadal

@@ -8,13 +8,10 @@
 #include <numeric>
 #include <optional>
 #include <ostream>
-#include <span>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "runtime/data/corpus.h"
 #include "runtime/data/packed_batch.h"
 #include "runtime/data/sampling_order.h"
 #include "runtime/status_macros.h"
@@ -197,9 +194,6 @@ void PrintBatch(const Corpus& corpus, const PackedBatch& batch, const std::optio
 }  // namespace
 
 absl::Status RunInspectBatch(const InspectBatchOptions& options, std::ostream& out) {
-  if (options.step < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("--step ", options.step, " is below 1; steps count from 1"));
-  }
   HADAL_ASSIGN_OR_RETURN(const Corpus corpus, Corpus::Open(options.data));
   std::optional<CorpusVocabularies> vocabularies;
   if (!options.ids_only) {
@@ -233,43 +227,29 @@ void AddInspectCommand(Command app, int& exit_code) {
   Command command = inspect.AddCommand("batch", "Print the token ids of a given step");
   auto options = std::make_shared<InspectBatchOptions>();
   command.AddOption("CORPUS", options->data, "Prefix of a prepared corpus").Required();
-  command.AddOption("--step", options->step, "The step, from 1").InRange(int64_t{1}, int64_t{1} << 32).ShowDefault();
+  command.AddNumber("--step", options->step, "The step, from 1", int64_t{1}, int64_t{1} << 32);
   command.AddOption("--seed", options->seed, "The run's seed").ShowDefault();
-  command.AddOption("--micro-batches", options->micro_batches, "Micro-batches per step")
-      .InRange(1, 65536)
-      .ShowDefault();
-  command
-      .AddOption("--source-tokens", options->source_tokens,
-                 "Source capacity of a micro-batch; 0 for text without a source")
-      .InRange(0, 1 << 20)
-      .ShowDefault();
-  command.AddOption("--target-tokens", options->target_tokens, "Target capacity of a micro-batch")
-      .InRange(2, 1 << 20)
-      .ShowDefault();
-  command.AddOption("--max-positions", options->max_positions, "Longest side of a sentence, as model.max_positions")
-      .InRange(2, 65536)
-      .ShowDefault();
+  command.AddNumber("--micro-batches", options->micro_batches, "Micro-batches per step", 1, 65536);
+  command.AddNumber("--source-tokens", options->source_tokens,
+                    "Source capacity of a micro-batch; 0 for text without a source", 0, 1 << 20);
+  command.AddNumber("--target-tokens", options->target_tokens, "Target capacity of a micro-batch", 2, 1 << 20);
+  command.AddNumber("--max-positions", options->max_positions, "Longest side of a sentence, as model.max_positions", 2,
+                    65536);
   command.AddOption("--sampling-temperature", options->temperatures, "T of each epoch, as data.sampling_temperature")
       .InRange(0.001, 1e9);
-  command.AddOption("--max-sentences", options->max_sentences, "Sentences printed per micro-batch; 0: all")
-      .InRange(0, 100'000'000)
-      .ShowDefault();
+  command.AddNumber("--max-sentences", options->max_sentences, "Sentences printed per micro-batch; 0: all", 0,
+                    100'000'000);
   command.AddFlag("--ids-only", options->ids_only, "Print ids without text");
-  command.Runs([options, &exit_code] {
-    const absl::Status status = RunInspectBatch(*options, std::cout);
-    exit_code = EndTool("inspect batch", status);
-  });
+  command.Runs([options, &exit_code] { exit_code = EndTool("inspect batch", RunInspectBatch(*options, std::cout)); });
   Command corpus = inspect.AddCommand("corpus", "Print a corpus's size and unigram entropy");
   auto corpus_options = std::make_shared<InspectCorpusOptions>();
   corpus.AddOption("CORPUS", corpus_options->data, "Prefix of a prepared corpus").Required();
   corpus.AddOption("--score", corpus_options->score, "Score another corpus's targets by this one's token frequencies")
       .ValueName("PREFIX");
-  corpus.AddOption("--max-sentences", corpus_options->max_sentences, "First targets of each corpus to score; 0: all")
-      .InRange(0, 100'000'000)
-      .ShowDefault();
+  corpus.AddNumber("--max-sentences", corpus_options->max_sentences, "First targets of each corpus to score; 0: all", 0,
+                   100'000'000);
   corpus.Runs([corpus_options, &exit_code] {
-    const absl::Status status = RunInspectCorpus(*corpus_options, std::cout);
-    exit_code = EndTool("inspect corpus", status);
+    exit_code = EndTool("inspect corpus", RunInspectCorpus(*corpus_options, std::cout));
   });
 }
 

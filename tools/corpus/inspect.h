@@ -56,7 +56,7 @@ absl::Status RunInspectCorpus(const InspectCorpusOptions& options, std::ostream&
 
 struct InspectBatchOptions {
   std::string data;  // prefix of a prepared corpus
-  int64_t step = 1;  // from 1
+  int64_t step = 1;  // from 1. REQUIRES: ≥ 1
   uint64_t seed = 1;
   int32_t micro_batches = 4;
   int64_t source_tokens = 1024;  // capacities of a micro-batch, with </s>
@@ -67,7 +67,7 @@ struct InspectBatchOptions {
   bool ids_only = false;             // prints no text and needs no vocabulary files
 };
 
-// Prints the step. Errors: those of opening the corpus and its vocabularies; InvalidArgument for a step below 1 or
+// Prints the step. Errors: those of opening the corpus and its vocabularies; InvalidArgument for
 // capacities that no sentence fits.
 absl::Status RunInspectBatch(const InspectBatchOptions& options, std::ostream& out);
 

@@ -2,14 +2,12 @@
 
 #include <functional>
 #include <set>
-#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/data/unicode_text.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
-#include "tools/corpus/text_lines.h"
 
 namespace hadal {
 namespace {
@@ -45,11 +43,12 @@ absl::StatusOr<ParallelReader> ParallelReader::Open(const TextPair& pair) {
   if (pair.one_file) {
     HADAL_ASSIGN_OR_RETURN(reader.pairs_, PairFile::Open(pair.target, pair.direction, pair.reversed));
   } else if (pair.source.empty() && pair.features.empty()) {
-    HADAL_ASSIGN_OR_RETURN(reader.documents_, DocumentFile::Open(pair.target, pair.text_field, pair.blank_lines));
+    HADAL_ASSIGN_OR_RETURN(reader.documents_,
+                           DocumentFile::Open(pair.target, pair.text_field, pair.blank_lines, &reader.target_));
   } else if (!pair.source.empty()) {
     HADAL_ASSIGN_OR_RETURN(reader.source_, TextLines::Open(pair.source));
   }
-  if (reader.pairs_ != nullptr || reader.documents_ != nullptr) return reader;
+  if (reader.pairs_ != nullptr || reader.documents_ != nullptr || reader.target_) return reader;
   HADAL_ASSIGN_OR_RETURN(reader.target_, TextLines::Open(pair.target));
   return reader;
 }

@@ -13,7 +13,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
@@ -71,11 +70,11 @@ class PairFile {
 // Text may be compressed (OpenText). Thread safety: one thread. Memory: a document, at most kMostLineBytes.
 class DocumentFile {
  public:
-  // Returns null for plain text without `blank_lines`. `field`: JSON's. Errors: those of OpenText; InvalidArgument for
-  // fairseq's binarised text, which begins with the same bytes, and DataLoss for an index that contradicts itself or
-  // its .bin.
+  // Returns null for plain text without `blank_lines`, whose lines `rest` then has: a pipe can be read once.
+  // `field`: JSON's. Errors: those of OpenText; InvalidArgument for fairseq's binarised text, which begins with the
+  // same bytes, and DataLoss for an index that contradicts itself or its .bin.
   static absl::StatusOr<std::unique_ptr<DocumentFile>> Open(const std::string& path, const std::string& field,
-                                                            bool blank_lines);
+                                                            bool blank_lines, std::optional<TextLines>* rest = nullptr);
   virtual ~DocumentFile() = default;
 
   // Reads the next document, or its ids as decimal numbers with spaces; returns false at the end. If it is not UTF-8,

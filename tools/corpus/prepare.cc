@@ -1,13 +1,10 @@
 #include "tools/corpus/prepare.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <iostream>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
-#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -44,9 +41,6 @@ absl::Status CheckOptions(const PrepareOptions& options) {
       {options.output.empty(), "no output folder; give --out DIR"},
       {options.reserved_tags > 0 && options.tags == LanguageTags::kNone,
        "--reserve-tags reserves ids of language tags, and --tags is none; give --tags"},
-      {options.max_tokens < 1, absl::StrCat("--max-tokens ", options.max_tokens, " is too small; give at least 1")},
-      {options.vocabulary_pairs < 1, absl::StrCat("--vocab-pairs ", options.vocabulary_pairs,
-                                                  " is too small to train a vocabulary; give at least 1")},
       {options.mask_token && (!options.monolingual || options.features),
        "--mask-token is for encoders alone, which read plain text; give --monolingual"},
       {options.tokenizer.empty() && !options.mask_token.value_or("").empty(),
@@ -437,35 +431,25 @@ std::vector<CommandOption> AddExistingVocabularies(Command command, PrepareOptio
 
 // Adds the options for training vocabularies, and returns them.
 std::vector<CommandOption> AddVocabularyTraining(Command command, PrepareOptions& options) {
-  return {command
-              .AddOption("--vocab-size", options.training.size,
-                         "Size of the trained vocabulary, with 4 special ids; words: at most, 0 for all")
-              .InRange(0, 1 << 24)
-              .ShowDefault(),
-          command.AddChoice<PieceAlgorithm>(
-              "--vocab-type", options.training.algorithm, "Kind of the trained vocabulary (default: bpe)",
-              {{"bpe", PieceAlgorithm::kBpe}, {"unigram", PieceAlgorithm::kUnigram}, {"word", PieceAlgorithm::kWord}}),
-          command
-              .AddOption("--vocab-min-count", options.training.least_count,
-                         "With --vocab-type word: rarer words are unknown")
-              .InRange(1, 1 << 30)
-              .ShowDefault(),
-          command.AddFlag("--separate", options.separate, "Train one vocabulary per side instead of a shared one"),
-          command.AddOption("--character-coverage", options.training.character_coverage, "Share of characters to keep")
-              .InRange(0.0, 1.0)
-              .ShowDefault(),
-          command
-              .AddOption("--normalization", options.training.normalization,
-                         "SentencePiece's rule; identity changes nothing")
-              .ShowDefault(),
-          command.AddOption("--vocab-pairs", options.vocabulary_pairs, "Most pairs to train the vocabulary on")
-              .InRange(int64_t{1}, int64_t{1} << 40)
-              .ShowDefault(),
-          command
-              .AddOption("--vocab-temperature", options.vocabulary_temperature,
-                         "Temperature T: texts are drawn in proportion to pairs^(1/T)")
-              .InRange(0.001, 1e9)
-              .ShowDefault()};
+  return {
+      command.AddNumber("--vocab-size", options.training.size,
+                        "Size of the trained vocabulary, with 4 special ids; words: at most, 0 for all", 0, 1 << 24),
+      command.AddChoice<PieceAlgorithm>(
+          "--vocab-type", options.training.algorithm, "Kind of the trained vocabulary (default: bpe)",
+          {{"bpe", PieceAlgorithm::kBpe}, {"unigram", PieceAlgorithm::kUnigram}, {"word", PieceAlgorithm::kWord}}),
+      command.AddNumber("--vocab-min-count", options.training.least_count,
+                        "With --vocab-type word: rarer words are unknown", 1, 1 << 30),
+      command.AddFlag("--separate", options.separate, "Train one vocabulary per side instead of a shared one"),
+      command.AddNumber("--character-coverage", options.training.character_coverage, "Share of characters to keep", 0.0,
+                        1.0),
+      command
+          .AddOption("--normalization", options.training.normalization,
+                     "SentencePiece's rule; identity changes nothing")
+          .ShowDefault(),
+      command.AddNumber("--vocab-pairs", options.vocabulary_pairs, "Most pairs to train the vocabulary on", int64_t{1},
+                        int64_t{1} << 40),
+      command.AddNumber("--vocab-temperature", options.vocabulary_temperature,
+                        "Temperature T: texts are drawn in proportion to pairs^(1/T)", 0.001, 1e9)};
 }
 
 void AddVocabularyOptions(Command command, PrepareOptions& options) {
@@ -480,9 +464,8 @@ void AddFilterOptions(Command command, PrepareOptions& options) {
   const auto add = [&](const char* name, BadLine& choice, const char* description) {
     command.AddChoice<BadLine>(name, choice, description, {{"error", BadLine::kError}, {"skip", BadLine::kSkip}});
   };
-  command.AddOption("--max-tokens", options.max_tokens, "Longest side, in tokens, without language tags")
-      .InRange(int64_t{1}, int64_t{1} << 24)
-      .ShowDefault();
+  command.AddNumber("--max-tokens", options.max_tokens, "Longest side, in tokens, without language tags", int64_t{1},
+                    int64_t{1} << 24);
   add("--on-empty", options.on_empty, "A side without text (default: skip)");
   add("--on-long", options.on_long, "A side over --max-tokens (default: skip)");
   add("--on-invalid", options.on_invalid, "A line that is not UTF-8 or broken JSON (default: error)");
@@ -495,9 +478,7 @@ void AddFilterOptions(Command command, PrepareOptions& options) {
                  "Leave out training pairs of which one side has more than R times the other's tokens")
       .InRange(1.0, 1e9)
       .ValueName("R");
-  command.AddOption("--max-skipped", options.most_skipped, "Limit for the skipped share of a text's lines")
-      .InRange(0.0, 1.0)
-      .ShowDefault();
+  command.AddNumber("--max-skipped", options.most_skipped, "Limit for the skipped share of a text's lines", 0.0, 1.0);
 }
 
 }  // namespace

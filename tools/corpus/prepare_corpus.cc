@@ -4,13 +4,9 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <optional>
-#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/data/corpus.h"
-#include "runtime/files.h"
 #include "runtime/machine.h"
 #include "runtime/status_macros.h"
 #include "runtime/thread_team.h"

@@ -1,8 +1,5 @@
 #include "tools/corpus/text_codec.h"
 
-#include <string_view>
-#include <utility>
-
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"

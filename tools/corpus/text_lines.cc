@@ -6,6 +6,7 @@
 #include <zlib.h>
 #include <zstd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <filesystem>
@@ -13,7 +14,6 @@
 #include <streambuf>
 #include <system_error>
 
-#include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/bytes.h"
@@ -206,6 +206,16 @@ absl::StatusOr<TextLines> TextLines::Open(const std::string& path, ByteOrderMark
   TextLines lines(*in, path, mark);
   lines.own_ = std::move(in);
   return lines;
+}
+
+std::string TextLines::Beginning() {
+  constexpr std::streamsize kMost = 256;
+  if (in_->peek() == std::istream::traits_type::eof()) in_->clear(in_->rdstate() & ~std::ios::eofbit);
+  std::streambuf& buffer = *in_->rdbuf();
+  std::string begin(std::clamp<std::streamsize>(buffer.in_avail(), 0, kMost), '\0');
+  buffer.sgetn(begin.data(), std::ssize(begin));
+  for (size_t i = begin.size(); i-- > 0;) buffer.sputbackc(begin[i]);
+  return begin;
 }
 
 absl::StatusOr<bool> TextLines::NextUnchecked(std::string& line) {

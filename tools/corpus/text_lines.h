@@ -50,6 +50,9 @@ class TextLines {
   // The lines of a file, a pipe or a terminal. Errors: those of OpenText.
   static absl::StatusOr<TextLines> Open(const std::string& path, ByteOrderMark mark = ByteOrderMark::kRemoved);
 
+  // Returns the first bytes, those of a line among them that are there at once, at most 256; they are still to be read.
+  // Blocking until there is one. REQUIRES: nothing has been read.
+  std::string Beginning();
   // Reads the next line; returns false at the end. Blocking.
   // Errors: InvalidArgument for a line that is not UTF-8, with its number, for a stream that is bad(), for a line of
   // more than kMostLineBytes (runtime/text.h), and for what CheckIsPlainText rejects.

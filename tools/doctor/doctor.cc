@@ -64,15 +64,7 @@ void AppendGpus(const DoctorReport& report, std::string& text) {
 }
 
 const char* SeverityName(Severity severity) {
-  switch (severity) {
-    case Severity::kNote:
-      return "note";
-    case Severity::kWarning:
-      return "warning";
-    case Severity::kBad:
-      return "bad";
-  }
-  return "";
+  return severity == Severity::kNote ? "note" : severity == Severity::kWarning ? "warning" : "bad";
 }
 
 // Parses the text of every rank.

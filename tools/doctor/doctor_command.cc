@@ -122,15 +122,9 @@ void AddDoctorCommand(Command app, int& exit_code) {
   constexpr double kLeastMib = 0.001, kMostMib = 1024;
   command.AddOption("--run-dir", arguments->probe.directory, "Directory of the run").ShowDefault();
   AddDeviceFlags(command, arguments->device);
-  command.AddOption("--threads", arguments->threads, "CPU threads per rank; 0: its share of the CPUs")
-      .InRange(0, 1024)
-      .ShowDefault();
-  command.AddOption("--message-mib", arguments->message_mib, "Size of the messages, MiB")
-      .InRange(kLeastMib, kMostMib)
-      .ShowDefault();
-  command.AddOption("--file-mib", arguments->file_mib, "Size of each rank's file, MiB")
-      .InRange(kLeastMib, kMostMib)
-      .ShowDefault();
+  command.AddNumber("--threads", arguments->threads, "CPU threads per rank; 0: its share of the CPUs", 0, 1024);
+  command.AddNumber("--message-mib", arguments->message_mib, "Size of the messages, MiB", kLeastMib, kMostMib);
+  command.AddNumber("--file-mib", arguments->file_mib, "Size of each rank's file, MiB", kLeastMib, kMostMib);
   command.AddFlag("--json", arguments->json, "Print everything as JSON");
   command.Runs([arguments, &exit_code] { exit_code = RunDoctor(*arguments); });
 }

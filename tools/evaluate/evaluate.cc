@@ -7,7 +7,6 @@
 #include <optional>
 #include <ostream>
 #include <set>
-#include <string>
 #include <utility>
 #include <vector>
 

@@ -14,7 +14,6 @@
 #include "nlohmann/json.hpp"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
-#include "tools/output/append_whole.h"
 #include "tools/output/stage_time_parts.h"
 
 namespace hadal {
@@ -236,7 +235,7 @@ void MetricsJsonl::OnValidation(const ValidationMetrics& metrics) {
 }
 
 void MetricsJsonl::OnCheckpoint(const CheckpointMetrics& metrics) {
-  WriteLine(Dump({{"event", "checkpoint"},
+  WriteLine(Dump({{"event", metrics.in_memory ? "copy" : "checkpoint"},
                   {"step", metrics.step},
                   {"directory", metrics.directory},
                   {"seconds", metrics.seconds},

@@ -10,7 +10,6 @@
 #include "runtime/check.h"
 #include "runtime/text.h"
 #include "tools/output/human_units.h"
-#include "tools/output/work_progress.h"
 
 namespace hadal {
 namespace {
@@ -169,6 +168,7 @@ void Progress::OnValidation(const ValidationMetrics& metrics) {
 }
 
 void Progress::OnCheckpoint(const CheckpointMetrics& metrics) {
+  if (metrics.in_memory) return;
   const double share = metrics.stall_seconds / std::max(metrics.interval_seconds, metrics.stall_seconds);
   OnText(metrics.step, TextKind::kNotice,
          absl::StrFormat("checkpoint of step %d saved in %.1f s: %s (training waited %.3f s, %.1f%% of the interval)",
@@ -178,19 +178,10 @@ void Progress::OnCheckpoint(const CheckpointMetrics& metrics) {
 
 void Progress::OnText(int64_t step, TextKind kind, std::string_view text) {
   for (const std::string& line : std::vector<std::string>(absl::StrSplit(Printable(text), '\n'))) {
-    switch (kind) {
-      case TextKind::kNotice:
-        PrintLine(Paint(line, Ink::kDim, options_.style.color));
-        break;
-      case TextKind::kWarning:
-      case TextKind::kDiagnosis:
-        PrintLine(
-            absl::StrCat(Paint(absl::StrCat(TextKindName(kind), ":"), Ink::kBad, options_.style.color), " ", line));
-        break;
-      case TextKind::kSample:
-        PrintLine(absl::StrCat("  ", line));
-        break;
-    }
+    const std::string label = absl::StrCat(TextKindName(kind), ":");
+    PrintLine(kind == TextKind::kNotice   ? Paint(line, Ink::kDim, options_.style.color)
+              : kind == TextKind::kSample ? absl::StrCat("  ", line)
+                                          : absl::StrCat(Paint(label, Ink::kBad, options_.style.color), " ", line));
   }
   out_.flush();
 }

@@ -8,18 +8,13 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <filesystem>
 #include <mutex>
 #include <set>
 #include <system_error>
 #include <thread>
-#include <utility>
-#include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "runtime/files.h"
 #include "runtime/locked_file.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
@@ -30,9 +25,9 @@ namespace {
 constexpr int64_t kMostRecognised = 64 << 10;
 
 // Names of a run directory that only the run writes.
-constexpr const char* kRunNames[] = {kResolvedConfigName, kProfileName,    kMachineName, kMetricsName,
-                                     kTensorBoardName,    kLogsName,       kTracesName,  kDepthProbeName,
-                                     kComparedCellName,   kCheckpointsName};
+constexpr const char* kRunNames[] = {kResolvedConfigName, kProfileName,     kMachineName,     kMetricsName,
+                                     kTensorBoardName,    kLogsName,        kTracesName,      kDepthProbeName,
+                                     kComparedCellName,   kCheckpointsName, kIncarnationsName};
 
 bool IsRun(const std::string& directory) {
   return PathExists(JoinPath(directory, kMetricsName)) || PathExists(JoinPath(directory, kResolvedConfigName)) ||

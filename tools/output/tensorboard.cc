@@ -3,12 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdint>
 #include <filesystem>
 #include <iterator>
-#include <optional>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -336,6 +333,7 @@ void TensorBoard::OnValidation(const ValidationMetrics& metrics) {
 }
 
 void TensorBoard::OnCheckpoint(const CheckpointMetrics& metrics) {
+  if (metrics.in_memory) return;
   Event event = EventAt(metrics.step);
   Summary& summary = *event.mutable_summary();
   AddScalar(summary, "checkpoint/seconds", metrics.seconds);

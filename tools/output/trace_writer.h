@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <string>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "pipeline/step_tracer.h"
 

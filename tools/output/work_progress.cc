@@ -10,9 +10,6 @@
 #include <cstdlib>
 #include <iostream>
 #include <mutex>
-#include <stop_token>
-#include <string>
-#include <string_view>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -98,6 +95,22 @@ std::string Paint(std::string_view text, Ink ink, bool color) {
 
 int DisplayWidth(std::string_view text) {
   return static_cast<int>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+std::string AlignedColumns(const std::vector<std::vector<std::string>>& lines, std::string_view margin) {
+  std::vector<int> widths(lines.empty() ? 0 : lines[0].size());
+  for (const std::vector<std::string>& line : lines) {
+    for (size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], DisplayWidth(line[i]));
+  }
+  std::string text;
+  for (const std::vector<std::string>& line : lines) {
+    for (size_t i = 0; i < line.size(); ++i) {
+      const std::string space(line.size() == 1 ? 0 : widths[i] - DisplayWidth(line[i]), ' ');
+      text += i == 0 ? std::string(margin) + line[i] + space : "  " + space + line[i];
+    }
+    text += "\n";
+  }
+  return text;
 }
 
 std::string CutToWidth(std::string_view text, int columns) {

@@ -52,6 +52,10 @@ std::string Paint(std::string_view text, Ink ink, bool color);
 // Width in columns of UTF-8 text without escapes, assuming that each character is one column wide.
 int DisplayWidth(std::string_view text);
 
+// Lines of cells of such text as a table: two spaces between columns, `margin` before the first, which is flush left as
+// the others are flush right. REQUIRES: as many cells in every line.
+std::string AlignedColumns(const std::vector<std::vector<std::string>>& lines, std::string_view margin = "");
+
 // The first `columns` columns of such text.
 std::string CutToWidth(std::string_view text, int columns);
 

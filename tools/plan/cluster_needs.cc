@@ -7,6 +7,7 @@
 #include "kernels/cuda_host/driver_memory.h"
 #include "kernels/cuda_host/own_memory.h"
 #include "pipeline/checkpoint/checkpoint_manifest.h"
+#include "pipeline/layout/slice_ownership.h"
 #include "tools/output/human_units.h"
 #include "tools/plan/plan_report.h"
 
@@ -34,6 +35,22 @@ int64_t HostBytesOfANode(const PlanReport& report, int ranks_per_node) {
     most = std::max(most, bytes);
   }
   return most;
+}
+
+// Two copies of a node's part of a checkpoint and of that of the node before, and the latter once more, while it is
+// received.
+int64_t CopyBytesOfANode(const PlanReport& report, int ranks_per_node, int nodes) {
+  const GridShape& grid = report.pipeline.grid;
+  std::vector<int64_t> bytes(nodes);
+  for (int stage = 0; stage < grid.stages; ++stage) {
+    for (const OwnedSlice& slice : SlicesOfStage(report.model, report.pipeline, stage)) {
+      const int node = grid.RankOf(stage, slice.replica) / ranks_per_node;
+      const int64_t part = (report.model.uses_muon(slice.parameter) ? 8 : 12) * slice.elements;
+      bytes[node] += 2 * part;
+      if (nodes > 1) bytes[(node + 1) % nodes] += 3 * part;
+    }
+  }
+  return std::ranges::max(bytes);
 }
 
 // The shortest time between two checkpoints.
@@ -67,7 +84,8 @@ ClusterNeeds ClusterNeedsOf(const PlanReport& report, const TrainOptions& run, c
   if (needs.options.ranks_per_node == 0) needs.options.ranks_per_node = ranks;
   const int per_node = needs.options.ranks_per_node;
   needs.nodes = (ranks + per_node - 1) / per_node;
-  needs.host_bytes = HostBytesOfANode(report, per_node);
+  if (run.checkpoint.memory_every_steps > 0) needs.copy_bytes = CopyBytesOfANode(report, per_node, needs.nodes);
+  needs.host_bytes = HostBytesOfANode(report, per_node) + needs.copy_bytes;
   constexpr auto kBytesOfAParameter = static_cast<int64_t>(kStateKinds.size() * sizeof(float));
   needs.checkpoint_bytes = kBytesOfAParameter * report.model.ParameterElements();
   needs.checkpoint_seconds = static_cast<double>(needs.checkpoint_bytes) / (1e9 * options.write_gb_per_second);
@@ -81,9 +99,10 @@ ClusterNeeds ClusterNeedsOf(const PlanReport& report, const TrainOptions& run, c
 std::string ToText(const ClusterNeeds& needs) {
   const auto gib = [](int64_t bytes) { return absl::StrFormat("%.2f GiB", static_cast<double>(bytes) / kGib); };
   std::string text = absl::StrFormat(
-      "nodes     %d of %d rank(s): hadal needs at most %s of a node's own memory, besides the page cache and the "
+      "nodes     %d of %d rank(s): hadal needs at most %s of a node's own memory%s, besides the page cache and the "
       "driver\n",
-      needs.nodes, needs.options.ranks_per_node, gib(needs.host_bytes));
+      needs.nodes, needs.options.ranks_per_node, gib(needs.host_bytes),
+      needs.copy_bytes > 0 ? absl::StrCat(" (", gib(needs.copy_bytes), " of it copies of the state)") : "");
   absl::StrAppendFormat(
       &text, "saving    %s a checkpoint, %s at %g GB/s of all ranks (--write-gb-per-second)%s\n",
       gib(needs.checkpoint_bytes), HumanDuration(needs.checkpoint_seconds), needs.options.write_gb_per_second,
@@ -109,6 +128,7 @@ nlohmann::ordered_json ToJson(const ClusterNeeds& needs) {
   return {{"nodes", needs.nodes},
           {"ranks_per_node", needs.options.ranks_per_node},
           {"host_bytes", needs.host_bytes},
+          {"copy_bytes", needs.copy_bytes},
           {"checkpoint_bytes", needs.checkpoint_bytes},
           {"checkpoint_seconds", needs.checkpoint_seconds},
           {"write_gb_per_second", needs.options.write_gb_per_second},

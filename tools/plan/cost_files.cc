@@ -11,9 +11,11 @@
 #include "pipeline/layout/pipeline_layout.h"
 #include "pipeline/stage/graph_cache.h"
 #include "runtime/check.h"
+#include "runtime/data/corpus_manifest.h"
 #include "runtime/files.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
+#include "tools/config/run_options.h"
 #include "tools/plan/profiled_costs.h"
 
 namespace hadal {
@@ -264,6 +266,19 @@ absl::StatusOr<LoadedCosts> LoadCosts(const CostFiles& files) {
     HADAL_ASSIGN_OR_RETURN(costs.machine, LoadMachine(files.machine));
   }
   return costs;
+}
+
+absl::Status FollowPreparedCorpus(TrainOptions& options) {
+  constexpr int64_t kMostManifestBytes = int64_t{1} << 26;
+  const std::string path = options.train_data + ".json";
+  const absl::StatusOr<std::string> json = ReadFile(path, kMostManifestBytes);
+  if (!json.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the vocabulary's size comes from the prepared corpus data.train = \"", options.train_data,
+                     "\", which cannot be read (", json.status().message(), "). Prepare it, or give --vocabulary N."));
+  }
+  HADAL_ASSIGN_OR_RETURN(const CorpusManifest manifest, ManifestFromJson(*json, path));
+  return FollowCorpus(manifest, options);
 }
 
 CostFiles StoredCosts(const std::string& run_directory) {

@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "configs/machine.pb.h"
+#include "pipeline/options/train_options.h"
 #include "tools/command_line.h"
 #include "tools/plan/step_costs.h"
 
@@ -60,6 +61,10 @@ struct LoadedCosts {
 
 // Errors: those of LoadProfile and LoadMachine.
 absl::StatusOr<LoadedCosts> LoadCosts(const CostFiles& files);
+
+// Sets in `options` what data.train determines (FollowCorpus, run_options.h), from its manifest alone.
+// Errors: InvalidArgument if it cannot be read; FollowCorpus's.
+absl::Status FollowPreparedCorpus(TrainOptions& options);
 
 // The copies in a run's directory: StoredCosts returns the paths of those that exist; StoreCosts writes them.
 CostFiles StoredCosts(const std::string& run_directory);

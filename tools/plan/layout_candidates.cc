@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "pipeline/layout/sum_tree.h"
 #include "runtime/check.h"
 
 namespace hadal {
@@ -46,6 +47,20 @@ int64_t LegalCuts(const ModelPlan& model) {
 template <typename T>
 std::vector<T> Choices(bool kept, T value, std::vector<T> values) {
   return kept ? std::vector<T>{value} : values;
+}
+
+std::vector<GridShape> ElasticGrids(const TrainOptions& options, int most_ranks, int64_t cuts) {
+  constexpr int kAllPowers = 1 << 16;
+  const int groups = options.batch.sum_groups > 0 ? options.batch.sum_groups : kAllPowers;
+  std::vector<GridShape> grids;
+  for (int replicas = 1; replicas <= most_ranks; ++replicas) {
+    if (!MayDivide(groups, replicas)) continue;
+    const int most = static_cast<int>(std::min<int64_t>(most_ranks / replicas, cuts));
+    for (int stages = most; stages > 0; stages -= std::max(1, most / 16)) {
+      grids.push_back({stages, replicas, options.pipeline.placement});
+    }
+  }
+  return grids;
 }
 
 // Pairs of stages and replicas.
@@ -89,8 +104,10 @@ std::vector<LayoutPrediction> LayoutCandidates(const ModelPlan& model, const Tra
   const PipelineOptions& asked = options.pipeline;
   std::vector<LayoutPrediction> candidates;
   const int64_t cuts = LegalCuts(model);
+  const std::vector<GridShape> grids =
+      kept.most_ranks > 0 ? ElasticGrids(options, kept.most_ranks, cuts) : Grids(asked, machine, kept);
   for (const BatchOptions& batch : Batches(model.options, options.batch, kept.batch)) {
-    for (const GridShape& grid : Grids(asked, machine, kept)) {
+    for (const GridShape& grid : grids) {
       if (grid.replicas > batch.micro_batches) continue;
       for (const auto& [chunks, kind] : Schedules(asked, kept)) {
         if (!CanBeCut(asked, grid, chunks, cuts) || (chunks > 1 && grid.stages == 1 && !kept.chunks)) continue;
@@ -141,6 +158,7 @@ std::string KeptText(const KeptFields& kept, const TrainOptions& options) {
   for (bool KeptFields::*field : KeptFields::kAll) {
     if (kept.*field) texts.push_back(KeptText(field, options));
   }
+  if (kept.most_ranks > 0) texts.push_back(absl::StrCat("batch.sum_groups = ", options.batch.sum_groups));
   if (!options.pipeline.split.empty()) {
     texts.push_back(absl::StrCat("pipeline.split = [", absl::StrJoin(options.pipeline.split, ", "), "]"));
   }

@@ -29,6 +29,9 @@ struct KeptFields {
   bool stages = false, replicas = false, chunks = false, schedule = false, recompute_every = false,
        optimizer_sharding = false;
   bool batch = false;  // also the size of micro-batches
+  // > 0: the layouts of an elastic job, on at most so many ranks. Replicas: those with which batch.sum_groups /
+  // replicas is a power of two, or powers of two if it is 0. Stages: up to 31 numbers for each.
+  int most_ranks = 0;
 
   static constexpr bool KeptFields::*kAll[] = {
       &KeptFields::stages,          &KeptFields::replicas,           &KeptFields::chunks, &KeptFields::schedule,

@@ -16,8 +16,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "runtime/data/corpus_manifest.h"
-#include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "runtime/text.h"
 #include "tools/config/config_loading.h"
@@ -48,7 +46,6 @@ struct PlanArguments {
   ClusterOptions cluster;
 };
 
-// Reads only the manifest of the prepared corpus.
 absl::Status FindVocabularies(const PlanArguments& arguments, TrainOptions& options) {
   if (arguments.vocabulary > 0) {
     options.model.source_vocabulary =
@@ -56,20 +53,10 @@ absl::Status FindVocabularies(const PlanArguments& arguments, TrainOptions& opti
     options.model.target_vocabulary = arguments.vocabulary;
     return absl::OkStatus();
   }
-  constexpr int64_t kMostManifestBytes = int64_t{1} << 26;
-  const std::string path = options.train_data + ".json";
-  const absl::StatusOr<std::string> json = ReadFile(path, kMostManifestBytes);
-  if (!json.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the vocabulary's size comes from the prepared corpus data.train = \"", options.train_data,
-                     "\", which cannot be read (", json.status().message(), "). Prepare it, or give --vocabulary N."));
-  }
-  HADAL_ASSIGN_OR_RETURN(const CorpusManifest manifest, ManifestFromJson(*json, path));
-  return FollowCorpus(manifest, options);
+  return FollowPreparedCorpus(options);
 }
 
-// What the files or --set name. A batch is in every config: its tokens are always kept, and the size of micro-batches
-// if --set names one.
+// A batch is in every config: its tokens are always kept, and the size of micro-batches if --set names one.
 KeptFields FieldsOf(const config::Pipeline& pipeline, const std::vector<std::string>& overrides) {
   return {
       .stages = pipeline.stages() > 0,
@@ -193,18 +180,12 @@ void AddPlanCommand(Command app, int& exit_code) {
                    " layouts for each way to divide the devices into stages x replicas, at any depth"));
   command.AddOption("--nodes", arguments->nodes, "Nodes of the cluster (default: from the machine's description, or 1)")
       .InRange(1, 1 << 16);
-  command
-      .AddOption("--write-gb-per-second", arguments->cluster.write_gb_per_second,
-                 "Speed at which all ranks together write a checkpoint, 1e9 bytes/s")
-      .InRange(1e-6, 1e6)
-      .ShowDefault();
-  command
-      .AddOption("--grace-seconds", arguments->cluster.grace_seconds,
-                 "Time from a job's signal to its end, in which a run must save")
-      .InRange(0.0, 1e9)
-      .ShowDefault();
+  command.AddNumber("--write-gb-per-second", arguments->cluster.write_gb_per_second,
+                    "Speed at which all ranks together write a checkpoint, 1e9 bytes/s", 1e-6, 1e6);
+  command.AddNumber("--grace-seconds", arguments->cluster.grace_seconds,
+                    "Time from a job's signal to its end, in which a run must save", 0.0, 1e9);
   machine.Excludes(device).Excludes(ranks).Excludes(gflops);
-  command.AddOption("--top", arguments->top, "Layouts to list").InRange(1, 100).ShowDefault().Needs(machine);
+  command.AddNumber("--top", arguments->top, "Layouts to list", 1, 100).Needs(machine);
   command.AddOption("--profile", arguments->costs.profile, "Costs measured by `hadal bench profile`").Excludes(device);
   command.AddFlag("--sublayers", arguments->text.sublayers, "List every sublayer").Excludes(machine);
   command.AddFlag("--all-ranks", arguments->text.all_ranks, "List every rank; else more than 16 share lines")

@@ -1,7 +1,6 @@
 #include "tools/plan/plan_report.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "kernels/adam.h"
 #include "kernels/linear.h"
@@ -11,7 +10,6 @@
 #include "layers/parameter_store.h"
 #include "pipeline/engine/engine.h"
 #include "pipeline/engine/memory_fit.h"
-#include "pipeline/options/train_options.h"
 #include "pipeline/schedule/schedule_replay.h"
 #include "pipeline/stage/graph_cache.h"
 #include "runtime/clock.h"

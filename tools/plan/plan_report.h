@@ -64,6 +64,7 @@ struct ClusterNeeds {
   ClusterOptions options;
   int nodes = 1;
   int64_t host_bytes = 0;         // the fullest node's, without the driver's and the page cache
+  int64_t copy_bytes = 0;         // part of host_bytes: copies in memory (checkpoint.memory_every_steps)
   int64_t checkpoint_bytes = 0;   // of one, without names and checksums
   double checkpoint_seconds = 0;  // to write it, at options.write_gb_per_second
   double interval_seconds = 0;    // between two; 0: not known, or only at the end

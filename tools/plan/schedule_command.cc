@@ -63,20 +63,16 @@ void AddScheduleCommand(Command app, int& exit_code) {
   auto kind = std::make_shared<std::string>("1f1b");
   constexpr int kMost = 1 << 16;
   command.AddOption("--kind", *kind, "Schedule").OneOf(AllScheduleNames()).ShowDefault();
-  command.AddOption("--stages", options->shape.stages, "Ranks of the pipeline").InRange(1, kMost).ShowDefault();
-  command.AddOption("--chunks", options->shape.chunks, "Chunks per rank").InRange(1, kMost).ShowDefault();
-  command.AddOption("--micro-batches", options->shape.micro_batches, "Micro-batches per step")
-      .InRange(1, kMost)
-      .ShowDefault();
-  command.AddOption("--outstanding-sends", options->outstanding_sends, "Messages that a channel may have in flight")
-      .InRange(1, kMost)
-      .ShowDefault();
+  command.AddNumber("--stages", options->shape.stages, "Ranks of the pipeline", 1, kMost);
+  command.AddNumber("--chunks", options->shape.chunks, "Chunks per rank", 1, kMost);
+  command.AddNumber("--micro-batches", options->shape.micro_batches, "Micro-batches per step", 1, kMost);
+  command.AddNumber("--outstanding-sends", options->outstanding_sends, "Messages that a channel may have in flight", 1,
+                    kMost);
   command.AddFlag("--free-links", options->shape.free_links, "Messages take no time: the schedule of a run on CPUs");
   command.AddFlag("--forward-only", options->forward_only, "Use the forward-only schedule of a validation");
-  command.AddOption("--columns", options->columns, "Units of time to draw").InRange(2, kMost).ShowDefault();
-  command.AddOption("--backward-units", options->backward_units, "A backward takes as long as this many forwards")
-      .InRange(1, 100)
-      .ShowDefault();
+  command.AddNumber("--columns", options->columns, "Units of time to draw", 2, kMost);
+  command.AddNumber("--backward-units", options->backward_units, "A backward takes as long as this many forwards", 1,
+                    100);
   command.Runs([options, kind, &exit_code] {
     options->kind = *ParseScheduleKind(*kind);
     exit_code = EndTool("schedule print", PrintSchedule(*options));

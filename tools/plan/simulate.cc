@@ -73,10 +73,6 @@ bool IsNumber(const nlohmann::json& object, const char* key) {
   return object.is_object() && object.contains(key) && object[key].is_number();
 }
 
-bool IsList(const nlohmann::json& object, const char* key) {
-  return object.is_object() && object.contains(key) && object[key].is_array();
-}
-
 double NumberOr0(const nlohmann::json& object, const char* key) {
   return IsNumber(object, key) ? object[key].get<double>() : 0;
 }
@@ -162,22 +158,18 @@ int ShowSimulation(const Arguments& arguments, const Simulation& simulation) {
 
 void AddLinkOptions(Command command, Arguments& arguments) {
   const auto add = [&command](const char* name, double& value, const char* text) {
-    command.AddOption(name, value, text).InRange(0.0, 1e12).ShowDefault();
+    command.AddNumber(name, value, text, 0.0, 1e12);
   };
   constexpr int kMost = 1 << 16;
   add("--message-mib", arguments.message_mib, "Size of one message, MiB (--plan and --run have their own)");
   add("--link-gb-per-s", arguments.link_gb, "Links within a node, GB/s; 0: unlimited");
   add("--latency-us", arguments.latency_us, "Latency within a node, us");
-  command.AddOption("--ranks-per-node", arguments.options.ranks_per_node, "Stages of a pipeline per node; 0: one node")
-      .InRange(0, kMost)
-      .ShowDefault();
+  command.AddNumber("--ranks-per-node", arguments.options.ranks_per_node, "Stages of a pipeline per node; 0: one node",
+                    0, kMost);
   add("--node-link-gb-per-s", arguments.node_link_gb, "Links between nodes, GB/s; 0: unlimited");
   add("--node-latency-us", arguments.node_latency_us, "Latency between nodes, us");
-  command
-      .AddOption("--pipelines-per-node", arguments.options.pipelines_per_node,
-                 "Pipelines that share the links between nodes")
-      .InRange(1, kMost)
-      .ShowDefault();
+  command.AddNumber("--pipelines-per-node", arguments.options.pipelines_per_node,
+                    "Pipelines that share the links between nodes", 1, kMost);
 }
 
 }  // namespace
@@ -216,7 +208,8 @@ absl::StatusOr<SimulateOptions> SimulateOptionsFromPlan(const std::string& json,
     return IsNumber(plan, key) && plan[key].is_number_integer() && plan[key].get<int64_t>() >= 1 &&
            plan[key].get<int64_t>() <= kMost;
   });
-  if (!whole || !plan.contains("schedule") || !plan["schedule"].is_string() || !IsList(plan, "stages")) {
+  if (!whole || !plan.value("schedule", nlohmann::json()).is_string() ||
+      !plan.value("stages", nlohmann::json()).is_array()) {
     return absl::InvalidArgumentError(absl::StrCat(name, ": is not output of `hadal plan --json`"));
   }
   SimulateOptions options{.outstanding_sends = plan["outstanding_sends"].get<int>()};
@@ -241,8 +234,7 @@ absl::StatusOr<SimulateOptions> SimulateOptionsFromPlan(const std::string& json,
   for (std::vector<double>* bytes : {&options.message_bytes, &options.gradient_bytes}) {
     if (!bytes->empty()) bytes->pop_back();  // the last chunk has no border after it
   }
-  if (!IsList(plan, "links")) return options;
-  for (const nlohmann::json& link : plan["links"]) {
+  for (const nlohmann::json& link : plan.value("links", nlohmann::json::array())) {
     options.links.push_back(
         {.held_seconds = NumberOr0(link, "held_seconds"), .latency_seconds = NumberOr0(link, "latency_seconds")});
     if (IsNumber(link, "backward_held_seconds"))
@@ -293,11 +285,8 @@ void AddSimulateCommand(Command app, int& exit_code) {
       .InRange(1, kMost);
   AddLinkOptions(command, *arguments);
   command.AddOption("--slow-rank", arguments->slow_ranks, "RANK=FACTOR: that rank computes FACTOR times as long");
-  command
-      .AddOption("--tail-ms", arguments->tail_ms,
-                 "Optimizer and other work at a step's end, ms; added to that of --plan")
-      .InRange(0.0, kMostMilliseconds)
-      .ShowDefault();
+  command.AddNumber("--tail-ms", arguments->tail_ms,
+                    "Optimizer and other work at a step's end, ms; added to that of --plan", 0.0, kMostMilliseconds);
   command.AddOption("--svg", arguments->svg, "Draw the timeline into this file");
   command.AddFlag("--json", arguments->json, "Print everything as JSON");
   command.Runs([arguments, &exit_code] {

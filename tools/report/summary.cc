@@ -19,6 +19,7 @@ namespace {
 struct SummaryArguments {
   std::vector<std::string> runs;
   std::string format = "text";
+  std::string output;  // of a report
   CostFiles costs;
 };
 
@@ -48,12 +49,6 @@ absl::StatusOr<std::string> FormatSummary(const SummaryArguments& arguments) {
   if (arguments.format == "json") return SummaryToJson(summary);
   return arguments.format == "csv" ? SummaryToCsv(summary) : SummaryToText(summary);
 }
-
-struct ReportArguments {
-  std::vector<std::string> runs;
-  std::string output;
-  CostFiles costs;
-};
 
 int DrawReport(const std::vector<std::string>& runs, const std::string& stem, const CostFiles& costs) {
   std::vector<std::string> words = {absl::StrCat("--out=", stem)};
@@ -112,18 +107,9 @@ void AddSummaryCommand(Command app, int& exit_code) {
   command.Runs([arguments, &exit_code] { exit_code = EndTool("summary", FormatSummary(*arguments)); });
 }
 
-absl::StatusOr<std::string> WriteReport(const std::vector<std::string>& directories, const std::string& stem,
-                                        const CostFiles& costs) {
-  HADAL_ASSIGN_OR_RETURN(const Summary summary, MakeSummary(directories, costs));
-  const std::string path = absl::StrCat(stem, ".txt");
-  HADAL_RETURN_IF_ERROR(ReplaceFile(path, SummaryToText(summary), absl::StrCat(getpid())));
-  DrawReport(directories, stem, costs);  // prints its own paths, or what is missing
-  return absl::StrCat(path, "\n");
-}
-
 void AddReportCommand(Command app, int& exit_code) {
   Command command = app.AddCommand("report", "Draw runs, their time and their scaling as one HTML file");
-  auto arguments = std::make_shared<ReportArguments>();
+  auto arguments = std::make_shared<SummaryArguments>();
   command.AddOption("runs", arguments->runs, "Run directories").Required();
   command.AddOption("-o,--out", arguments->output,
                     "Path of the .html, .json and .md (default: report in the first run)");

@@ -77,11 +77,6 @@ void AddSummaryCommand(Command app, int& exit_code);
 // without scripts; the JSON is the summary's, the Markdown has its tables.
 // Exit codes: 0, 1 a file cannot be written, 2 usage, or a Python package is missing.
 
-// Writes the runs' summary to `stem`.txt, and the page beside it if Python has the packages; else a message says how to
-// install them. Returns the paths written, one a line. Errors: those of MakeSummary; file errors.
-absl::StatusOr<std::string> WriteReport(const std::vector<std::string>& directories, const std::string& stem,
-                                        const CostFiles& costs = {});
-
 // Registers the subcommand.
 void AddReportCommand(Command app, int& exit_code);
 

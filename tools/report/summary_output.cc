@@ -10,6 +10,7 @@
 #include "tools/choose_rows.h"
 #include "tools/output/human_units.h"
 #include "tools/output/stage_time_parts.h"
+#include "tools/output/work_progress.h"
 #include "tools/plan/plan_report.h"
 #include "tools/report/summary.h"
 
@@ -22,17 +23,13 @@ using OrderedJson = nlohmann::ordered_json;
 constexpr int kMostTextRows = 24;
 constexpr size_t kTextsAtEachEnd = 5;
 
-size_t CharactersOf(const std::string& text) {
-  return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; });
-}
-
 // One row as lines of name and value: a run's row has too many columns for a terminal.
 std::string RowAsLines(const SummaryTable& table) {
-  size_t width = 0;
-  for (const std::string& column : table.columns) width = std::max(width, CharactersOf(column));
+  int width = 0;
+  for (const std::string& column : table.columns) width = std::max(width, DisplayWidth(column));
   std::string text;
   for (size_t i = 0; i < table.columns.size(); ++i) {
-    absl::StrAppend(&text, "  ", table.columns[i], std::string(width + 2 - CharactersOf(table.columns[i]), ' '),
+    absl::StrAppend(&text, "  ", table.columns[i], std::string(width + 2 - DisplayWidth(table.columns[i]), ' '),
                     Printable(table.rows[0][i].text), "\n");
   }
   return text;
@@ -47,18 +44,7 @@ std::string TableAsText(const SummaryTable& table) {
     std::vector<std::string>& line = lines.emplace_back();
     for (const SummaryCell& cell : table.rows[row]) line.push_back(Printable(cell.text));
   }
-  std::vector<size_t> widths(table.columns.size());
-  for (const std::vector<std::string>& line : lines) {
-    for (size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], CharactersOf(line[i]));
-  }
-  std::string text;
-  for (const std::vector<std::string>& line : lines) {
-    for (size_t i = 0; i < line.size(); ++i) {
-      const std::string space(widths[i] - CharactersOf(line[i]), ' ');
-      absl::StrAppend(&text, "  ", i == 0 ? line[i] + (line.size() > 1 ? space : "") : space + line[i]);
-    }
-    text += "\n";
-  }
+  std::string text = AlignedColumns(lines, "  ");
   if (static_cast<int>(lines.size()) - 1 < count) {
     absl::StrAppend(&text, "  (", lines.size() - 1, " of ", count, " rows; --format json has all)\n");
   }

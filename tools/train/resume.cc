@@ -7,7 +7,6 @@
 #include <set>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -227,17 +226,26 @@ absl::StatusOr<std::string> ResumeOfThisAttempt(const std::string& run_directory
   return newest->checkpoint.step > note->step ? kAuto : asked;
 }
 
+std::optional<int32_t> SumGroupsBefore(const std::string& run_directory, const std::string& resume, bool copies) {
+  if (resume == "never") return std::nullopt;
+  const absl::StatusOr<FoundCheckpoint> found =
+      resume == kAuto ? FindLatest(run_directory, {.need_moments = true}) : FindNamed(resume);
+  config::RunConfig before;
+  std::string text = found.ok() ? found->manifest.config_text : "";
+  if (absl::IsNotFound(found.status()) && copies) {
+    text = ReadFile(JoinPath(run_directory, kResolvedConfigName), kMaxNoteBytes).value_or("");
+  }
+  if (text.empty() || !MergeConfigText(text, resume, before).ok()) return std::nullopt;
+  SetSumGroups(before);
+  return before.batch().sum_groups();
+}
+
 int32_t SumGroupsOf(const TrainArguments& arguments, const std::string& request, const TrainOptions& options) {
   const int32_t replicas = options.pipeline.replicas;
   const std::string resume = request == arguments.StartRequest() ? arguments.resume : kAuto;
   if (options.batch.sum_groups != 0) return options.batch.sum_groups;
-  if (resume == "never") return replicas;
-  const absl::StatusOr<FoundCheckpoint> found =
-      resume == kAuto ? FindLatest(arguments.run_directory, {.need_moments = true}) : FindNamed(resume);
-  config::RunConfig before;
-  if (!found.ok() || !MergeConfigText(found->manifest.config_text, resume, before).ok()) return replicas;
-  SetSumGroups(before);
-  const int32_t groups = before.batch().sum_groups();
+  const int32_t groups =
+      SumGroupsBefore(arguments.run_directory, resume, options.checkpoint.memory_every_steps > 0).value_or(0);
   return groups > 0 && MayDivide(groups, replicas) ? groups : replicas;
 }
 
@@ -253,7 +261,7 @@ absl::Status NoteResume(const std::string& run_directory, const std::string& ask
 absl::StatusOr<FoundCheckpoint> ChooseResume(const TrainArguments& arguments, const std::string& resume,
                                              int64_t before_step, const config::RunConfig& config,
                                              const std::vector<CheckpointParameter>& model, TrainingSinks& sinks) {
-  if (resume != "auto" && !arguments.init_from.empty()) {
+  if (resume == arguments.resume && resume != "auto" && !arguments.init_from.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--resume ", resume, " and --init-from ", arguments.init_from,
                      " both name a checkpoint to begin from; give --resume to go on with its moments and its place in "
@@ -271,11 +279,12 @@ absl::Status LoadInitialState(const TrainArguments& arguments, const std::string
   const ModelPlan& model = trainer.engine().state().plan();
   const bool done_before = request != arguments.StartRequest();  // by an earlier attempt of this job
   const std::string resume = done_before ? kAuto : arguments.resume;
-  const auto choose = [&](int64_t before_step) -> absl::StatusOr<FoundCheckpoint> {
+  const auto choose = [&](int64_t before_step, const std::string& copy) -> absl::StatusOr<FoundCheckpoint> {
     std::string growth;
-    HADAL_ASSIGN_OR_RETURN(FoundCheckpoint found, IfItFits(ChooseResume(arguments, resume, before_step, run.config,
-                                                                        DescribeParameters(model), sinks),
-                                                           run, model, LoadedState::kAll, growth));
+    HADAL_ASSIGN_OR_RETURN(FoundCheckpoint found,
+                           IfItFits(ChooseResume(arguments, copy.empty() ? resume : copy, before_step, run.config,
+                                                 DescribeParameters(model), sinks),
+                                    run, model, LoadedState::kAll, growth));
     HADAL_RETURN_IF_ERROR(CheckTrainingData(arguments, found, run));
     return found;
   };
@@ -284,7 +293,7 @@ absl::Status LoadInitialState(const TrainArguments& arguments, const std::string
     HADAL_ASSIGN_OR_RETURN(resumed, trainer.ResumeLatest(choose));
   } else if (resume != "never") {
     HADAL_RETURN_IF_ERROR(AdviseAnotherCheckpoint(
-        trainer.Resume(rank == 0 ? choose(std::numeric_limits<int64_t>::max()) : FoundCheckpoint())));
+        trainer.Resume(rank == 0 ? choose(std::numeric_limits<int64_t>::max(), "") : FoundCheckpoint())));
     resumed = true;
   }
   if (resumed && !done_before && arguments.Resets("data")) HADAL_RETURN_IF_ERROR(trainer.BeginDataAnew());

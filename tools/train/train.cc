@@ -33,7 +33,7 @@
 #include "tools/config/config_loading.h"
 #include "tools/device_flags.h"
 #include "tools/plan/cost_files.h"
-#include "tools/plan/layout_list.h"
+#include "tools/plan/placement_map.h"
 #include "tools/report/summary.h"
 #include "tools/train/resume.h"
 #include "tools/train/train_start.h"
@@ -95,6 +95,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const RankOfRun& rank, Prep
       .sink = sinks.sink(),
       .stop_requested = [limit = prepared.time_limit] { return StopSignalled() || limit.Reached(); }};
   if (bleu != nullptr) surroundings.validation_bleu = std::ref(*bleu);
+  surroundings.hosts = agreed.hosts;
   HADAL_ASSIGN_OR_RETURN(surroundings.trace, AsCommonError(sinks.MakeTraceRequest(rank.arguments.trace, options.stop)));
   return Trainer::Create(options, layout.plan, layout.pipeline, surroundings,
                          {.run_directory = options.run_directory,
@@ -264,9 +265,8 @@ int RunTrain(const TrainArguments& arguments) {
 
 }  // namespace
 
-void AddTrainCommand(Command app, int& exit_code) {
+Command AddTrainArguments(Command app, const std::shared_ptr<TrainArguments>& arguments) {
   Command command = app.AddCommand("train", "Train a model, alone or under mpirun/srun");
-  auto arguments = std::make_shared<TrainArguments>();
   AddConfigArguments(command, arguments->config);
   command.AddOption("--run-dir", arguments->run_directory, "Where metrics, logs and checkpoints go").ShowDefault();
   command
@@ -313,7 +313,12 @@ void AddTrainCommand(Command app, int& exit_code) {
   command.AddOption(
       "--stop-after", arguments->stop_after,
       "Save and exit 85 after so long (3h55m), counted from the job's start; Slurm's end time counts too");
-  command.Runs([arguments, &exit_code] { exit_code = RunTrain(*arguments); });
+  return command;
+}
+
+void AddTrainCommand(Command app, int& exit_code) {
+  auto arguments = std::make_shared<TrainArguments>();
+  AddTrainArguments(app, arguments).Runs([arguments, &exit_code] { exit_code = RunTrain(*arguments); });
 }
 
 }  // namespace hadal

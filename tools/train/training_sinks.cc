@@ -17,7 +17,6 @@
 #include "runtime/status_macros.h"
 #include "tools/config/config_origin.h"
 #include "tools/config/resolved_config.h"
-#include "tools/config/run_options.h"
 #include "tools/output/metrics_jsonl.h"
 #include "tools/output/progress.h"
 #include "tools/output/tensorboard.h"

@@ -89,6 +89,9 @@ struct TrainArguments {
   CostFiles costs;
 };
 
+// Adds the command `train` to `app`, with its options, which set `arguments`.
+Command AddTrainArguments(Command app, const std::shared_ptr<TrainArguments>& arguments);
+
 // The settings and data that PrepareRun returns.
 struct PreparedRun {
   config::RunConfig config;

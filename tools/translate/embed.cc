@@ -1,11 +1,12 @@
 // `hadal embed` writes a vector for each sentence or document of a text: what an encoder alone returns for it.
 //
-//   hadal embed RUN_OR_DIR --input FILE --out FILE.npy [--pooling mean|first]
+//   hadal embed RUN_OR_DIR --input FILE [--out FILE.npy] [--pooling mean|first]
 // Writes an array [lines, d_model] of float32 in NumPy's format 1.0: the mean of the encoder's outputs over the line's
-// tokens and </s>, or the output at the first of them. An empty line is </s> alone. With a tokenizer.json the tokens of
-// its post-processor are there, as in training. The file is read as by `hadal prepare` (JSON Lines: an object is a
-// line). A line's vector does not depend on the other lines. One process, on the CPU: under mpirun the first. Memory:
-// all vectors.
+// tokens and </s>, or the output at the first of them. Without --out prints each vector as a JSON array on a line,
+// after every --buffer lines of input; null is a value that is not finite. An empty line is </s> alone. With a
+// tokenizer.json the tokens of its post-processor are there, as in training. The file is read as by `hadal prepare`
+// (JSON Lines: an object is a line). A line's vector does not depend on the other lines. One process, on the CPU: under
+// mpirun the first. Memory: a buffer of lines, with --out all vectors.
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,9 +14,10 @@
 #include <cstdlib>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -49,11 +51,12 @@ enum class Pooling { kMean, kFirst };
 
 struct EmbedOptions {
   std::string checkpoint;
-  std::string input, output;
+  std::string input, output;        // empty output: standard output
   std::string text_field = "text";  // of an input in JSON Lines
   Pooling pooling = Pooling::kMean;
   bool overwrite = false;       // replace an array of the same name
   int32_t batch_tokens = 2048;  // of a batch; also limits a line
+  int64_t buffer_lines = 2000;  // that are read, embedded and written at a time
   int32_t threads = 1;
 };
 
@@ -71,11 +74,16 @@ std::string NpyHeader(int64_t rows, int64_t columns) {
   return bytes + header;
 }
 
-// Pools the model's outputs of each sentence of the batches.
+// Pools the model's outputs of each sentence of a step's batches.
 class SentenceVectors : public DepthObserver {
  public:
-  SentenceVectors(Pooling pooling, const std::vector<PackedBatch>& batches) : pooling_(pooling), batches_(batches) {}
+  explicit SentenceVectors(Pooling pooling) : pooling_(pooling) {}
 
+  // Of the next step, whose values replace those of the last one.
+  void Begin(std::span<const PackedBatch> batches) {
+    batches_ = batches;
+    values_.clear();
+  }
   void Observe(const Stream&, int32_t micro_batch, const DepthObservation& observation) override {
     if (observation.tensor != DepthTensor::kModelOutput) return;
     const PackedBatch& batch = batches_[static_cast<size_t>(micro_batch)];
@@ -94,21 +102,19 @@ class SentenceVectors : public DepthObserver {
 
  private:
   Pooling pooling_;
-  const std::vector<PackedBatch>& batches_;
+  std::span<const PackedBatch> batches_;
   std::vector<float> values_;
 };
 
-absl::StatusOr<std::vector<std::vector<int32_t>>> ReadLines(const EmbedOptions& options,
-                                                            const ModelCheckpoint& checkpoint) {
-  HADAL_ASSIGN_OR_RETURN(ParallelReader text,
-                         ParallelReader::Open({.target = options.input, .text_field = options.text_field}));
-  HADAL_ASSIGN_OR_RETURN(TextCodec codec, TextCodec::Open(checkpoint.target_vocabulary()));
-  const TextForm form = FormOf(checkpoint.plan().options);
-  const int64_t longest = std::min(checkpoint.plan().options.max_positions, options.batch_tokens) - 1;
+// The ids of the next lines, at most options.buffer_lines.
+absl::StatusOr<std::vector<std::vector<int32_t>>> ReadLines(const EmbedOptions& options, const ModelOptions& model,
+                                                            ParallelReader& text, TextCodec& codec) {
+  const TextForm form = FormOf(model);
+  const int64_t longest = std::min(model.max_positions, options.batch_tokens) - 1;
   std::vector<std::vector<int32_t>> lines;
-  for (ParallelLine line;;) {
+  for (ParallelLine line; std::ssize(lines) < options.buffer_lines;) {
     HADAL_ASSIGN_OR_RETURN(const bool more, text.Next(line));
-    if (!more) return lines;
+    if (!more) break;
     HADAL_ASSIGN_OR_RETURN(lines.emplace_back(), codec.Encode(line, options.input, /*alone=*/true));
     if (!form.reserved_ids) RemoveEnds(form, lines.back());
     if (std::ssize(lines.back()) <= longest) continue;
@@ -116,9 +122,11 @@ absl::StatusOr<std::vector<std::vector<int32_t>>> ReadLines(const EmbedOptions& 
         options.input, ": line ", line.number, " has ", lines.back().size(), " tokens, more than ", longest,
         ", the limit of the model (max_positions) and of --batch-tokens; split it, or raise --batch-tokens"));
   }
+  return lines;
 }
 
-absl::StatusOr<std::string> Embed(const EmbedOptions& options, Communicator& communicator) {
+// Prints the vectors, or returns them as an array of options.output.
+absl::StatusOr<std::string> Embed(const EmbedOptions& options, Communicator& communicator, std::ostream& out) {
   PrepareComputeThread();
   HADAL_ASSIGN_OR_RETURN(ModelCheckpoint checkpoint, ModelCheckpoint::Open(options.checkpoint));
   const ModelPlan& plan = checkpoint.plan();
@@ -127,14 +135,9 @@ absl::StatusOr<std::string> Embed(const EmbedOptions& options, Communicator& com
                                                    " has a decoder; `hadal embed` reads an encoder alone "
                                                    "(decoder_layers = 0)"));
   }
-  HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<int32_t>> lines, ReadLines(options, checkpoint));
-  std::vector<SampleView> samples;
-  for (const auto& line : lines) samples.push_back({.target = line, .has_source = false, .form = FormOf(plan.options)});
-  HADAL_ASSIGN_OR_RETURN(std::vector<PackedBatch> batches,
-                         PackSentences(samples, {options.batch_tokens, options.batch_tokens}));
-  for (PackedBatch& batch : batches) {
-    MaskTokens({.share = 0, .vocabulary = plan.options.target_vocabulary}, 0, 0, batch);
-  }
+  HADAL_ASSIGN_OR_RETURN(ParallelReader text,
+                         ParallelReader::Open({.target = options.input, .text_field = options.text_field}));
+  HADAL_ASSIGN_OR_RETURN(TextCodec codec, TextCodec::Open(checkpoint.target_vocabulary()));
   const BatchOptions size{.source_tokens = options.batch_tokens, .target_tokens = options.batch_tokens};
   HADAL_ASSIGN_OR_RETURN(const PipelineLayout pipeline, MakePipelineLayout(plan, size, {}, 1));
   HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create({.plan = plan,
@@ -144,26 +147,49 @@ absl::StatusOr<std::string> Embed(const EmbedOptions& options, Communicator& com
                                                                                .world = communicator,
                                                                                .timeout = kTimeout}));
   HADAL_RETURN_IF_ERROR(checkpoint.ReadWeights(engine->stage().parameters(), engine->stage().stream()));
-  SentenceVectors vectors(options.pooling, batches);
+  SentenceVectors vectors(options.pooling);
   engine->Observe(&vectors);
   const StepScalars scalars{.update = std::max<int64_t>(checkpoint.progress().growth_update(), 1), .training = false};
-  HADAL_RETURN_IF_ERROR(engine->Evaluate(batches, scalars).status());
-  std::string array = NpyHeader(std::ssize(lines), plan.options.d_model);
-  array += AsBytes(vectors.values());
-  return array;
+  const int64_t width = plan.options.d_model;
+  std::vector<float> array;
+  while (true) {
+    HADAL_ASSIGN_OR_RETURN(const auto lines, ReadLines(options, plan.options, text, codec));
+    if (lines.empty()) break;
+    std::vector<SampleView> samples;
+    for (const auto& line : lines) {
+      samples.push_back({.target = line, .has_source = false, .form = FormOf(plan.options)});
+    }
+    HADAL_ASSIGN_OR_RETURN(std::vector<PackedBatch> batches,
+                           PackSentences(samples, {options.batch_tokens, options.batch_tokens}));
+    for (PackedBatch& batch : batches) {
+      MaskTokens({.share = 0, .vocabulary = plan.options.target_vocabulary}, 0, 0, batch);
+    }
+    vectors.Begin(batches);
+    HADAL_RETURN_IF_ERROR(engine->Evaluate(batches, scalars).status());
+    const std::vector<float>& values = vectors.values();
+    if (!options.output.empty()) array.insert(array.end(), values.begin(), values.end());
+    for (auto row = values.begin(); options.output.empty() && row != values.end(); row += width) {
+      out << nlohmann::json(std::vector<float>(row, row + width)) << "\n";
+    }
+    out << std::flush;
+  }
+  return NpyHeader(std::ssize(array) / width, width).append(AsBytes(array));
 }
 
 // Errors: InvalidArgument for a model with a decoder, and with their number for lines that are not UTF-8 or too long;
 // those of opening a checkpoint and of CheckOutput.
 absl::Status RunEmbed(const EmbedOptions& options, std::ostream& out) {
   const auto is_array = [&](std::string_view content) { return options.overwrite && content.starts_with(kMagic); };
-  HADAL_RETURN_IF_ERROR(CheckOutput(options.output, {.inputs = {options.input}, .is_own = is_array}));
+  if (!options.output.empty()) {
+    HADAL_RETURN_IF_ERROR(CheckOutput(options.output, {.inputs = {options.input}, .is_own = is_array}));
+  }
   std::string array;
   InProcessWorld world(1);
   HADAL_RETURN_IF_ERROR(world.Run([&](Communicator& communicator) -> absl::Status {
-    HADAL_ASSIGN_OR_RETURN(array, Embed(options, communicator));
+    HADAL_ASSIGN_OR_RETURN(array, Embed(options, communicator, out));
     return absl::OkStatus();
   }));
+  if (options.output.empty()) return absl::OkStatus();
   HADAL_RETURN_IF_ERROR(ReplaceFile(options.output, array, absl::StrCat(getpid())));
   out << "written: " << options.output << ", " << HumanCount(std::ssize(array)) << " bytes" << std::endl;
   return absl::OkStatus();
@@ -179,14 +205,14 @@ void AddEmbedCommand(Command app, int& exit_code) {
   command.AddOption("--text-field", options->text_field, "Field of JSON Lines that is the text")
       .ValueName("NAME")
       .ShowDefault();
-  command.AddOption("-o,--out", options->output, "NumPy array [lines, d_model]").Required().ValueName("FILE");
+  command.AddOption("-o,--out", options->output, "NumPy array [lines, d_model] (default: JSON arrays, printed)")
+      .ValueName("FILE");
   command.AddChoice<Pooling>("--pooling", options->pooling, "What a vector is (default: mean)",
                              {{"mean", Pooling::kMean}, {"first", Pooling::kFirst}});
   command.AddFlag("--overwrite", options->overwrite, "Replace FILE, if it is an array");
-  command.AddOption("--batch-tokens", options->batch_tokens, "Tokens of a batch; no line may be longer")
-      .InRange(64, 1 << 20)
-      .ShowDefault();
-  command.AddOption("--threads", options->threads, "CPU threads").InRange(1, 1024).ShowDefault();
+  command.AddNumber("--batch-tokens", options->batch_tokens, "Tokens of a batch; no line may be longer", 64, 1 << 20);
+  command.AddNumber("--buffer", options->buffer_lines, "Lines read at a time", int64_t{1}, int64_t{1} << 32);
+  command.AddNumber("--threads", options->threads, "CPU threads", 1, 1024);
   command.Runs([options, &exit_code] {
     if (!IsFirstTask(std::getenv)) return;  // of mpirun: the first one does all
     exit_code = EndTool("embed", RunEmbed(*options, std::cout));

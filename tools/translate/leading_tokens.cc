@@ -1,14 +1,9 @@
 #include "tools/translate/leading_tokens.h"
 
-#include <algorithm>
-#include <string>
-
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "runtime/choice_words.h"
 #include "runtime/data/input_kind.h"
-#include "runtime/data/language_tags.h"
 #include "runtime/status_macros.h"
 #include "tools/corpus/corpora_list.h"
 

@@ -5,7 +5,6 @@
 #include <memory>
 #include <utility>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -14,7 +13,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "nlohmann/json.hpp"
-#include "runtime/data/bleu.h"
 #include "runtime/data/chrf.h"
 #include "runtime/data/unicode_text.h"
 #include "runtime/data/word_errors.h"
@@ -174,7 +172,7 @@ Command AddMetricCommand(Command app, const std::string& name, const std::string
   command.AddOption("-i,--input,translations", options->hypotheses,
                     options->metric == Metric::kWer ? "File of transcripts (default: standard input)"
                                                     : "File of translations (default: standard input)");
-  command.AddOption("-w,--width", options->digits, "Decimals of the score").InRange(0, 12).ShowDefault();
+  command.AddNumber("-w,--width", options->digits, "Decimals of the score", 0, 12);
   const auto set_format = [options](MetricFormat format) { return [options, format] { options->format = format; }; };
   CommandOption json = command.AddFlag("--json", set_format(MetricFormat::kJson), "Print a JSON object (the default)");
   CommandOption text = command.AddFlag("--text", set_format(MetricFormat::kText), "Print one line");
@@ -233,9 +231,8 @@ void AddChrfCommand(Command app, int& exit_code) {
   auto options = std::make_shared<MetricOptions>(MetricOptions{.metric = Metric::kChrf});
   Command command = AddMetricCommand(app, "chrf", "Score translations: corpus chrF and chrF++, equal to sacreBLEU's",
                                      options, exit_code);
-  command.AddOption("--word-order", options->word_order, "Longest n-grams of words: 0 is chrF, 2 is chrF++")
-      .InRange(0, kChrfMostWordOrder)
-      .ShowDefault();
+  command.AddNumber("--word-order", options->word_order, "Longest n-grams of words: 0 is chrF, 2 is chrF++", 0,
+                    kChrfMostWordOrder);
 }
 
 void AddWerCommand(Command app, int& exit_code) {

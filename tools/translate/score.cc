@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <ostream>
 #include <span>
 #include <utility>
@@ -18,7 +16,6 @@
 #include "pipeline/pair_scorer.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/data/corpus.h"
-#include "runtime/data/packed_batch.h"
 #include "runtime/data/unicode_text.h"
 #include "runtime/status_macros.h"
 #include "tools/checkpoint/checkpoint_command.h"
@@ -412,9 +409,6 @@ TextForm FormOf(const ModelOptions& model) {
 
 absl::Status RunScore(const ScoreOptions& options, Communicator& communicator, const Stream& stream, std::ostream& out,
                       std::ostream& log) {
-  if (options.buffer_pairs < 1) {
-    return AsCommonError(absl::InvalidArgumentError(absl::StrCat("--buffer ", options.buffer_pairs, " is below 1")));
-  }
   if (options.block == 0 && options.context > 0)
     return AsCommonError(absl::InvalidArgumentError("--context needs --block"));
   return Scoring(options, communicator, out, log).Run(communicator, stream);
@@ -438,24 +432,16 @@ void AddScoreOptions(Command command, ScoreOptions& options) {
                     "File of scores, FILE.partial until it is whole (default: standard output)");
   command.AddFlag("--overwrite", options.overwrite, "Replace FILE, if it is not empty");
   AddDirectionOptions(command, "Languages of a model with tags, as en-de", options.direction, options.tags);
-  command
-      .AddOption("--block", options.block,
-                 "Score the text of a language model as one stream, in blocks of so many tokens; 0: line by line")
-      .InRange(0, 1 << 20)
-      .ShowDefault();
-  command
-      .AddOption("--context", options.context,
-                 "With --block: so many tokens of a block repeat those before it and are not scored")
-      .InRange(0, 1 << 20)
-      .ShowDefault();
-  command.AddOption("--batch-tokens", options.batch_tokens, "Tokens per side of a batch; no sentence may be longer")
-      .InRange(64, 1 << 20)
-      .ShowDefault();
+  command.AddNumber("--block", options.block,
+                    "Score the text of a language model as one stream, in blocks of so many tokens; 0: line by line", 0,
+                    1 << 20);
+  command.AddNumber("--context", options.context,
+                    "With --block: so many tokens of a block repeat those before it and are not scored", 0, 1 << 20);
+  command.AddNumber("--batch-tokens", options.batch_tokens, "Tokens per side of a batch; no sentence may be longer", 64,
+                    1 << 20);
   command.AddChoice<OverLong>("--on-long", options.over_long, "A pair that is too long (default: error)",
                               {{"error", OverLong::kError}, {"skip", OverLong::kSkip}});
-  command.AddOption("--buffer", options.buffer_pairs, "Pairs read at a time")
-      .InRange(int64_t{1}, int64_t{1} << 32)
-      .ShowDefault();
+  command.AddNumber("--buffer", options.buffer_pairs, "Pairs read at a time", int64_t{1}, int64_t{1} << 32);
   command.AddOption("--threads", options.threads, "CPU threads per rank (default: its share of the CPUs)")
       .InRange(0, 1024);
 }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <span>
 #include <sstream>
 #include <utility>
@@ -464,9 +463,6 @@ class Translator {
 
 absl::Status RunTranslate(const TranslateOptions& options, Communicator& communicator, const Stream& stream,
                           const TranslateStreams& streams) {
-  if (options.buffer_lines < 1) {
-    return AsCommonError(absl::InvalidArgumentError(absl::StrCat("--buffer ", options.buffer_lines, " is below 1")));
-  }
   return Translator(options, communicator, stream, streams).Run();
 }
 

@@ -20,18 +20,14 @@ void AddSpeedOptions(Command command, TranslateOptions& options) {
                                    {"spaces", PieceJoining::kSpaces},
                                    {"bpe", PieceJoining::kBpe},
                                    {"sentencepiece", PieceJoining::kSentencePiece}});
-  command.AddOption("--batch", decoder.sentences, "Sentences decoded together; 0: as memory allows")
-      .InRange(0, 1 << 20)
-      .ShowDefault();
+  command.AddNumber("--batch", decoder.sentences, "Sentences decoded together; 0: as memory allows", 0, 1 << 20);
   command
       .AddSetter<int64_t>(
           "--cache-mib", [&decoder](const int64_t& mib) { decoder.cache_limit_bytes = mib << 20; },
           "Limit of a rank's caches (default: 512, or what one sentence needs)")
       .InRange(int64_t{1}, int64_t{1} << 24)
       .ValueName("MIB");
-  command.AddOption("--buffer", options.buffer_lines, "Lines read at a time")
-      .InRange(int64_t{1}, int64_t{1} << 32)
-      .ShowDefault();
+  command.AddNumber("--buffer", options.buffer_lines, "Lines read at a time", int64_t{1}, int64_t{1} << 32);
   command.AddOption("--threads", options.threads, "CPU threads per rank (default: its share of the CPUs)")
       .InRange(0, 1024);
 }
@@ -52,9 +48,8 @@ void AddOverwrite(Command command, TranslateOptions& options) {
 void AddLengthOptions(Command command, TranslateOptions& options) {
   command.AddChoice<OverLong>("--on-long", options.over_long, "A sentence over --longest-source (default: error)",
                               {{"error", OverLong::kError}, {"skip", OverLong::kSkip}});
-  command.AddOption("--longest-source", options.decoder.longest_source, "Longest source in tokens, with </s>")
-      .InRange(1, 65536)
-      .ShowDefault();
+  command.AddNumber("--longest-source", options.decoder.longest_source, "Longest source in tokens, with </s>", 1,
+                    65536);
 }
 
 absl::Status ChooseSampling(const BeamChoices& choices, int32_t nbest, BeamOptions& beam) {
@@ -94,9 +89,7 @@ void AddTranslateOptions(Command command, TranslateOptions& options) {
   AddDirectionOptions(command, "Languages of a model with tags, as en-de; the output's text is without its tag",
                       options.direction, options.tags);
   AddBeamOptions(command, options.beam);
-  command.AddOption("--nbest", options.nbest, "Translations printed per sentence, best first; or drawn")
-      .InRange(1, 64)
-      .ShowDefault();
+  command.AddNumber("--nbest", options.nbest, "Translations printed per sentence, best first; or drawn", 1, 64);
   AddLengthOptions(command, options);
   AddCommonOptions(command, options);
 }
@@ -121,7 +114,7 @@ void AddSampleOptions(Command command, TranslateOptions& options) {
   command.AddOption("-o,--out", options.output,
                     "File of texts, FILE.partial until it is whole (default: standard output)");
   AddOverwrite(command, options);
-  command.AddOption("--nbest", options.nbest, "Texts drawn per prompt").InRange(1, 64).ShowDefault();
+  command.AddNumber("--nbest", options.nbest, "Texts drawn per prompt", 1, 64);
   command
       .AddOption("--max-len", options.beam.max_length_b,
                  "Longest text in tokens, its prompt included (default: 200, or what the model's positions allow)")

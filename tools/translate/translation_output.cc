@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
-#include "runtime/files.h"
 #include "runtime/locked_file.h"
 #include "runtime/status_macros.h"
 #include "tools/output/staged_output.h"

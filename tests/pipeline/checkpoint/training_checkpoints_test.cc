@@ -192,7 +192,7 @@ TEST_F(TrainingCheckpointsTest, ADamagedOneIsRefusedAloudAndTheOneBeforeTaken) {
 TEST_F(TrainingCheckpointsTest, OneThatItsOwnerRemovesMeanwhileIsChosenAgain) {
   SaveTwo();
   Attempt attempt(run_.path());
-  const auto progress = attempt.checkpoints.LoadLatest([this](int64_t before_step) {
+  const auto progress = attempt.checkpoints.LoadLatest([this](int64_t before_step, const std::string& /*copy*/) {
     absl::StatusOr<FoundCheckpoint> found = FindLatest(run_.path(), {.before_step = before_step});
     std::filesystem::remove_all(Directory(4));
     return found;

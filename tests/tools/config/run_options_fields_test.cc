@@ -30,7 +30,7 @@ constexpr char kNumbers[] = R"(
     pipeline.replicas optimizer.beta1 optimizer.beta2 optimizer.epsilon optimizer.weight_decay optimizer.clip_norm
     stop.steps stop.epochs stop.minutes stop.patience validation.every_steps validation.max_sentences
     validation.bleu_sentences checkpoint.every_steps checkpoint.every_minutes checkpoint.keep_last
-    checkpoint.keep_every checkpoint.keep_best checkpoint.save_at_end health.skipped_steps learning_rate.peak
+    checkpoint.keep_every checkpoint.keep_best checkpoint.save_at_end checkpoint.memory_every_steps health.skipped_steps learning_rate.peak
     learning_rate.warmup_updates learning_rate.warmup_initial_rate learning_rate.end_rate learning_rate.power
     data.max_left_out health.loss_spike_deviations health.loss_spike_window logging.every_steps
     instruments.enabled instruments.dense_steps instruments.per_decade instruments.probe_tokens)";
@@ -54,10 +54,10 @@ std::vector<double> Numbers(const TrainOptions& o) {
       o.optimizer.epsilon, o.optimizer.weight_decay, o.optimizer.clip_norm, o.stop.steps, o.stop.epochs, o.stop.minutes,
       o.stop.patience, o.validation.every_steps, o.validation.max_sentences, o.validation.bleu_sentences,
       o.checkpoint.every_steps, o.checkpoint.every_minutes, o.checkpoint.keep_last, o.checkpoint.keep_every,
-      o.checkpoint.keep_best, o.checkpoint.save_at_end, o.health.skipped_steps, o.rate.peak, o.rate.warmup_updates,
-      o.rate.warmup_initial_rate, o.rate.end_rate, o.rate.power, o.max_left_out, o.health.loss_spike.deviations,
-      o.health.loss_spike.window, o.log_every_steps, o.depth.enabled, o.depth.dense_steps, o.depth.per_decade,
-      o.depth.probe_tokens);
+      o.checkpoint.keep_best, o.checkpoint.save_at_end, o.checkpoint.memory_every_steps, o.health.skipped_steps,
+      o.rate.peak, o.rate.warmup_updates, o.rate.warmup_initial_rate, o.rate.end_rate, o.rate.power, o.max_left_out,
+      o.health.loss_spike.deviations, o.health.loss_spike.window, o.log_every_steps, o.depth.enabled,
+      o.depth.dense_steps, o.depth.per_decade, o.depth.probe_tokens);
 }
 
 // The schema's defaults and the structs' are written in two places.
@@ -86,6 +86,7 @@ TEST(RunOptionsFields, DefaultsAreThoseOfTheOptionStructs) {
   EXPECT_EQ(from_schema.validation.metric, structs.validation.metric);
   EXPECT_FALSE(from_schema.pipeline.decoder.has_value());
   EXPECT_EQ(from_schema.pipeline.save_buffer_bytes, structs.pipeline.save_buffer_bytes);
+  EXPECT_EQ(from_schema.checkpoint.memory_folder, structs.checkpoint.memory_folder);
 }
 
 // Every field of a run, none with its default.
@@ -116,7 +117,8 @@ constexpr char kEveryField[] = R"(
     stop { steps: 5000 epochs: 1.5 minutes: 2.5 patience: 4 }
     validation { every_steps: 10 max_sentences: 20 bleu_sentences: 30 bleu_tokenizer: "zh" metric: "chrf" }
     decode { beam: 3 length_penalty: 0.7 max_length_a: 1.3 max_length_b: 14 no_repeat_ngram: 2 }
-    checkpoint { every_steps: 40 every_minutes: 41 keep_last: 5 keep_every: 50 keep_best: 6 save_at_end: false buffer_mebibytes: 3 }
+    checkpoint { every_steps: 40 every_minutes: 41 keep_last: 5 keep_every: 50 keep_best: 6 save_at_end: false buffer_mebibytes: 3
+                 memory_every_steps: 13 memory_folder: "m" }
     health { skipped_steps: 9 loss_spike_deviations: 4.5 loss_spike_window: 33 }
     logging { every_steps: 8 }
     instruments { enabled: false dense_steps: 7 per_decade: 6 probe_tokens: 5 })";
@@ -231,6 +233,7 @@ TEST(RunOptionsFields, EveryOtherFieldArrives) {
   EXPECT_EQ(train.pipeline.decoder->beam.no_repeat_ngram, 2);
   EXPECT_EQ(train.pipeline.decoder->sentences, 30);
   EXPECT_EQ(train.pipeline.save_buffer_bytes, int64_t{3} << 20);
+  EXPECT_EQ(train.checkpoint.memory_folder, "m");
 }
 
 TEST(RunOptionsFields, EveryWordOfTheSchemaHasAMeaning) {

@@ -85,9 +85,6 @@ TEST_F(InspectTest, IdsAloneNeedNoVocabulary) {
 
 TEST_F(InspectTest, BadUseIsSaid) {
   const auto error = [&] { return std::string(RunInspectBatch(options_, out_).message()); };
-  options_.step = 0;
-  EXPECT_THAT(error(), HasSubstr("steps count from 1"));
-  options_.step = 1;
   options_.temperatures = {0.0};
   EXPECT_THAT(error(), HasSubstr("a sampling temperature of 0"));
   options_.temperatures = {1.0};

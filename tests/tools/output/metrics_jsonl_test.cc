@@ -230,13 +230,15 @@ TEST_F(MetricsJsonlTest, WritesTheOtherEvents) {
   const auto sink = Open(1);
   sink->OnText(8, TextKind::kSample, "two\nlines, \xFF");
   sink->OnCheckpoint({.step = 8, .directory = "d", .seconds = 2, .stall_seconds = 0.25, .interval_seconds = 10});
+  sink->OnCheckpoint({.step = 9, .in_memory = true});
   sink->OnFinish("step limit reached");
   const auto lines = Lines();
-  ASSERT_EQ(lines.size(), 3u);
+  ASSERT_EQ(lines.size(), 4u);
   EXPECT_EQ(json::parse(lines[0])["text"], "two\nlines, \uFFFD");
   EXPECT_EQ(json::parse(lines[1]), json::parse(R"({"event": "checkpoint", "step": 8, "directory": "d", "seconds": 2.0,
                                                    "stall_seconds": 0.25, "interval_seconds": 10.0})"));
-  EXPECT_EQ(json::parse(lines[2])["reason"], "step limit reached");
+  EXPECT_EQ(json::parse(lines[2])["event"], "copy");
+  EXPECT_EQ(json::parse(lines[3])["reason"], "step limit reached");
 }
 
 TEST_F(MetricsJsonlTest, ResumingLeavesNoGapAndDoublesNoStep) {

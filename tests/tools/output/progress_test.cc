@@ -193,6 +193,7 @@ TEST_F(ProgressTest, ATerminalShowsOneLineAndTheStrip) {
                          .sentences = 500,
                          .seconds = 2});
   progress.OnText(5, TextKind::kWarning, "the disk\033[2J is nearly full");
+  progress.OnCheckpoint({.step = 4, .in_memory = true});
   progress.OnCheckpoint({.step = 4, .directory = "d", .seconds = 2, .stall_seconds = 0.25, .interval_seconds = 10});
   lines = Screen(out_.str());
   ASSERT_EQ(lines.size(), 6u);

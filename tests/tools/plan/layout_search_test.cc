@@ -14,6 +14,7 @@
 #include "kernels/cuda_host/own_memory.h"
 #include "layers/method_presets.h"
 #include "pipeline/engine/memory_fit.h"
+#include "pipeline/layout/sum_tree.h"
 #include "tests/support/tiny_plan.h"
 #include "tools/config/config_loading.h"
 #include "tools/config/run_options.h"
@@ -365,6 +366,46 @@ TEST(LayoutCandidates, AreBoundedAtAnyDepth) {
     EXPECT_GE(candidates, before);
     before = candidates;
   }
+}
+
+TEST(LayoutCandidates, OfAnElasticJobKeepItsGroupsAndMayLeaveRanksIdle) {
+  TrainOptions options = SmallRun();
+  const ModelPlan model = ModelPlan::Make(options.model);
+  const auto grids = [&](int groups) {
+    options.batch.sum_groups = groups;
+    std::set<std::pair<int, int>> found;
+    for (const LayoutPrediction& layout :
+         LayoutCandidates(model, options, SmallMachine(7, 1), {.batch = true, .most_ranks = 7})) {
+      found.emplace(layout.pipeline.replicas, layout.pipeline.stages);
+    }
+    return found;
+  };
+  EXPECT_THAT(grids(6), ElementsAre(Pair(3, 1), Pair(3, 2), Pair(6, 1)));
+  EXPECT_EQ(grids(0).size(), 7u + 3u + 1u) << "1, 2 and 4 replicas";
+  EXPECT_THAT(grids(16), grids(0));
+}
+
+// What an elastic job keeps of its speed when 64 nodes of 8 become 63.
+TEST(LayoutSearch, ANodeLessOf64KeepsMostOfTheTokensASecond) {
+  TrainOptions options = SmallRun();
+  options.model.encoder_layers = options.model.decoder_layers = 200;
+  options.model.d_model = 512;
+  options.model.d_ff = 2048;
+  options.model.heads = 8;
+  options.batch = {.micro_batches = 512, .source_tokens = 4096, .target_tokens = 4096};
+  ApplyResidualMethod(ResidualMethod::kDeepNorm, options.model);
+  Machine machine = LoadMachine(absl::StrCat(HADAL_CONFIGS, "/machines/a100_80g_8.textproto")).value();
+  const auto costs = CostsOf(machine);
+  const auto planned = [&](int nodes) {
+    machine.nodes = nodes;
+    const KeptFields kept{.batch = true, .most_ranks = 8 * nodes};
+    return *SearchLayouts(options, machine, *costs, 1, {.top = 1, .kept = kept}).value().best.front().prediction;
+  };
+  const LayoutPrediction all = planned(64);
+  options.batch.sum_groups = all.pipeline.replicas;
+  const LayoutPrediction less = planned(63);
+  EXPECT_TRUE(MayDivide(all.pipeline.replicas, less.pipeline.replicas));
+  EXPECT_GE(all.step_seconds / less.step_seconds, 0.85) << Name(all) << " -> " << Name(less);
 }
 
 // The largest question people ask: 512 devices, 2,500 sublayers.

@@ -350,6 +350,14 @@ TEST(ClusterNeeds, AreOfTheFullestNodeAndOfWholeCheckpoints) {
   EXPECT_THAT(PlanToText(report, {}), AllOf(HasSubstr("2 of 2 rank(s)"), HasSubstr("at most 7 checkpoints"),
                                             HasSubstr("within 5m00s (--grace-seconds)")));
   EXPECT_EQ(nlohmann::json::parse(PlanToJson(report, {}))["cluster"]["kept_bytes"], 7 * needs.checkpoint_bytes);
+  options.checkpoint.memory_every_steps = 10;
+  EXPECT_EQ(ClusterNeedsOf(report, options, {}).copy_bytes, 2 * needs.checkpoint_bytes) << "one node has no neighbour";
+  const ClusterNeeds copied = ClusterNeedsOf(report, options, {.ranks_per_node = 2});
+  EXPECT_GT(copied.copy_bytes, 2 * needs.checkpoint_bytes) << "and one node's once more while it is received";
+  EXPECT_LT(copied.copy_bytes, 3 * needs.checkpoint_bytes);
+  EXPECT_EQ(copied.host_bytes, needs.host_bytes + copied.copy_bytes);
+  report.cluster = copied;
+  EXPECT_THAT(PlanToText(report, {}), HasSubstr("of it copies of the state"));
   options.checkpoint.keep_last = 0;
   EXPECT_EQ(ClusterNeedsOf(report, options, {}).kept_checkpoints, 20 + 1);
   options.stop.steps = 0;

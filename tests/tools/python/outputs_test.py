@@ -78,7 +78,7 @@ def help_entries(*command):
         if re.match(r"\S.*:$", line) or re.match(r"  \S", line):
             if part == "Subcommands:" and entry:
                 yield "", entry.split()[0]
-            elif match := re.match(r"  (?:-\w,)?(--[\w-]+) (?!Excludes|Needs)\S+(.*)", entry):
+            elif match := re.match(r"  (?:-\w,|-\w \S+, |-\w, )?(--[\w-]+) (?!Excludes|Needs)\S+(.*)", entry):
                 yield match[1], match[2].split("  ")[-1].strip()
             part, entry = (line, "") if line[0] != " " else (part, line)
         else:

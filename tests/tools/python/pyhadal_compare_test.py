@@ -1,4 +1,4 @@
-"""`pyhadal compare`: significance, tables, diagnoses, pictures and files of comparisons that are written by hand."""
+"""The report of `hadal compare`: significance, tables, diagnoses, pictures and files of comparisons that are written by hand."""
 
 import contextlib
 import csv
@@ -13,7 +13,6 @@ import numpy as np
 from sacrebleu.metrics import BLEU, CHRF
 
 from pyhadal import compare_pictures, comparison as compare, significance
-from pyhadal.__main__ import main as pyhadal_main
 from pyhadal.instruments import read_instruments
 from pyhadal.plot import Series
 from pyhadal.run import Run
@@ -237,7 +236,7 @@ class CompareTest(unittest.TestCase):
         grid.add("b", "6", translation=good, nll=5.2, verdict="fails", diagnoses=[VANISH])
         grid.load(reference)
         with contextlib.redirect_stdout(io.StringIO()) as out:
-            self.assertEqual(pyhadal_main(["compare", self.folder, "--test-reference", grid.reference]), 0)
+            compare.write(self.folder, grid.reference)
         self.assertIn("comparison.html", out.getvalue())
         names = sorted(os.listdir(os.path.join(self.folder, "tables")))
         self.assertEqual(names, sorted(f"{name}.{kind}" for name in ("bleu", "instruments", "nll", "runs") for kind in ("csv", "tex")))
@@ -251,9 +250,8 @@ class CompareTest(unittest.TestCase):
         self.assertNotIn("<h3>depth 18</h3>", page)
 
     def test_a_folder_that_is_no_comparison_is_refused(self):
-        with contextlib.redirect_stderr(io.StringIO()) as error:
-            self.assertEqual(pyhadal_main(["compare", self.folder]), 2)
-        self.assertIn("grid.json: no such file", error.getvalue())
+        with self.assertRaisesRegex(compare.Refusal, "grid.json: no such file"):
+            compare.load(self.folder)
 
     def test_losses_of_seeds_are_a_mean_with_a_band(self):
         grid = self.grid(method=["a", "b"], seed=["1", "2"])

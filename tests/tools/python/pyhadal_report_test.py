@@ -12,7 +12,7 @@ import xml.etree.ElementTree as xml
 from pathlib import Path
 
 from pyhadal import program
-from pyhadal.report import make_page
+from pyhadal.report import make_page, with_incarnations
 from pyhadal.run import Run
 from pyhadal.table import Table
 from pyhadal_test import make_run, texts
@@ -74,6 +74,33 @@ class ReportTest(unittest.TestCase):
 
     def path(self, name):
         return os.path.join(self.folder, name)
+
+    def test_an_elastic_job_has_a_row_a_start_and_names_the_host_that_slows_it(self):
+        run = recorded_run(self.path("elastic"), stages=3)
+        path = os.path.join(run, "metrics.jsonl")
+        events = [json.loads(line) for line in Path(path).read_text().splitlines()]
+        for event in events:
+            if event.get("step", 0) >= 4 and "stages" in event:
+                event["stages"] = [event["stages"][0], {**event["stages"][0], "backward": 2.0}, event["stages"][0]]
+        Path(path).write_text("".join(json.dumps(event) + "\n" for event in events))
+        one = {"start": "2030-01-01T00:00:00+00:00", "hosts": [{"name": f"h{n}", "slots": 1} for n in (1, 2, 3)], "stages": 3, "replicas": 1,
+               "chunks": 1, "first_step": 1, "last_step": 5, "saved_step": 3, "repeated_steps": 0, "detection_seconds": 11.5,
+               "end": "crashed (exit code 205)"}
+        two = {**one, "first_step": 4, "last_step": 6, "repeated_steps": 2, "restart_seconds": 2.25, "end": "exit code 0"}
+        del two["detection_seconds"]
+        never = {**{name: one[name] for name in ("start", "hosts", "stages", "replicas", "chunks")}, "end": "crashed (exit code 1)"}
+        Path(run, "incarnations.jsonl").write_text("\n".join(json.dumps(line) for line in (one, never, two)) + '\n{"start"')
+        summary = with_incarnations(program.summarize([run]))
+        rows = next(table["rows"] for table in summary["tables"] if table["name"] == "incarnations")
+        self.assertEqual([row[1:] for row in rows],
+                         [["h1 h2 h3", "3 x 1 x 1", "1–5", "3", "", "0", "11.5", "crashed (exit code 205)"],
+                          ["h1 h2 h3", "3 x 1 x 1", "none", "", "", "", "", "crashed (exit code 1)"],
+                          ["h1 h2 h3", "3 x 1 x 1", "4–6", "3", "2.2", "2", "", "exit code 0"]])
+        page = make_page(summary)
+        self.assertIn("Detections and restarts took 14 s; 2 steps were repeated.", page)
+        # 1.8 s of the others, 2.8 of h2: 1.56 times as long, for a third of the ranks, which the others would do in 1.5 times theirs.
+        self.assertEqual([(found["step"], found["text"][:55]) for found in summary["runs"][0]["diagnoses"]],
+                         [(4, "host h2 slows the job by more than it gives: its stages")])
 
     def test_every_table_is_the_summarys(self):
         recorded_run(self.path("one"), stages=1)
@@ -209,10 +236,10 @@ class ProgramTest(unittest.TestCase):
         self.assertRegex(done.stderr, "^hadal report: Python packages are missing for .*matplotlib.*pip install .*matplotlib")
 
     def test_curve(self):
-        done = self.hadal("curve", "one", "one", "--label", "-a", "b", "--metric", "nll", "--svg", "x.svg", "--dark")
+        done = self.hadal("curve", "one", "one", "--label", "a", "b", "--metric", "nll", "--svg", "x.svg", "--dark")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         with open(os.path.join(self.folder, "x.svg"), encoding="utf-8") as file:
-            self.assertLessEqual({"-a", "b", "step", "nats per target token"}, set(texts(file.read().partition("?>")[2])))
+            self.assertLessEqual({"a", "b", "step", "nats per target token"}, set(texts(file.read().partition("?>")[2])))
         self.assertEqual(self.hadal("curve", "one", "--metric", "losss", "--svg", "x.svg").returncode, 2)
 
     def test_the_importer_of_models(self):

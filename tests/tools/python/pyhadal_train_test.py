@@ -141,14 +141,23 @@ class TrainTest(unittest.TestCase):
             Path(self.path(f"text.{side}")).write_text("".join(line + "\n" for line in lines), "utf-8")
         kinds = [((self.path("text.de"), self.path("text.en")), ""), (pandas.DataFrame({"source": sources, "target": targets}), ""),
                  (pandas.DataFrame({"en": targets, "de": sources}), "de-en"),
-                 (Table(translation=[{"de": source, "en": target} for source, target in PAIRS]), "de-en")]
+                 (Table(translation=[{"de": source, "en": target} for source, target in PAIRS]), "de-en"),
+                 ({"en": targets, "de": sources, "text": targets}, "de-en"),
+                 (({"source": source, "target": target} for source, target in PAIRS), "")]  # as a streamed Dataset without its columns' names
         wanted = Path(self.corpus.path, "train.00000.shard").read_bytes()
         for number, (text, direction) in enumerate(kinds):
             corpus = pyhadal.prepare(text, out=self.path(f"kind{number}"), direction=direction, vocab_size=100)
             self.assertEqual(Path(corpus.path, "train.00000.shard").read_bytes(), wanted)
         self.assertEqual((self.corpus.samples, self.corpus.vocabulary_size, corpus.validation), (400, 100, None))
-        with self.assertRaisesRegex(pyhadal.Refusal, "a row is not a source and a target"):
+        with self.assertRaisesRegex(pyhadal.Refusal, "row 0 is not a source and a target"):
             pyhadal.prepare([("a", 1)], out=self.path("none"))
+        for values in (["a", None], ["a", float("nan")], ["a", ["b", "c"]]):
+            for table in ({"source": ["a", "b"], "target": values}, {"text": values}, {"translation": [{"source": "a", "target": each} for each in values]}):
+                with self.subTest(table), self.assertRaisesRegex(pyhadal.Refusal, "row 1 is not a source and a target, and no text"):
+                    pyhadal.prepare(table, out=self.path("none"))
+        for frame in (pandas.DataFrame([["a", "b", "c"]], columns=["de", "en", "de"]), pandas.DataFrame({"text": ["a"]})):
+            with self.assertRaisesRegex(pyhadal.Refusal, "needs the columns de and en, each once; there are "):
+                pyhadal.prepare(frame, direction="de-en", out=self.path("none"))
         with self.assertRaisesRegex(pyhadal.Refusal, "not expected: .*did you mean --vocab-size"):
             pyhadal.prepare(PAIRS, out=self.path("none"), vocab_sizee=100)
         with self.assertRaisesRegex(pyhadal.Refusal, "data/train.json already exists"):
@@ -164,6 +173,19 @@ class TrainTest(unittest.TestCase):
         self.assertIn("<html", Path(self.run_.report(self.path("page"))).read_text("utf-8"))
         self.assertEqual(sum(each.numel() for each in self.run_.model().parameters()), self.run_._events["run"][0]["parameters"])
 
+    def call_one_program(self, run, ask, wanted):
+        """Calls ask(place) 1,000 times: the answers are wanted[place], and come from one program that does not grow. Returns its service."""
+        service, = run._services.values()
+        memory = lambda: int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{service._process.pid}/status").read_text())[1])
+        before = None
+        for call in range(1000):
+            place = call * 7 % len(wanted)
+            self.assertEqual(ask(place), wanted[place])
+            before = memory() if call == 99 else before
+        self.assertEqual(list(run._services.values()), [service])
+        self.assertLess(memory() - before, 1024)  # KiB
+        return service
+
     def test_many_calls_of_one_program(self):
         sources = [pair[0] for pair in PAIRS[:150]] + ["", "eins"]
         with tempfile.NamedTemporaryFile("w", suffix=".de") as file:
@@ -172,15 +194,7 @@ class TrainTest(unittest.TestCase):
             wanted = subprocess.run([program.find(), "translate", self.run_.path, "-i", file.name, "--max-len-b", "9"],
                                     capture_output=True, text=True).stdout.splitlines()
         self.assertEqual(self.run_.translate(sources, max_len_b=9), wanted)
-        service, = self.run_._services.values()
-        memory = lambda: int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{service._process.pid}/status").read_text())[1])
-        before = None
-        for call in range(1000):
-            place = call * 7 % len(sources)
-            self.assertEqual(self.run_.translate(sources[place:place + 1], max_len_b=9), wanted[place:place + 1])
-            before = memory() if call == 99 else before
-        self.assertEqual(list(self.run_._services.values()), [service])
-        self.assertLess(memory() - before, 1024)  # KiB
+        service = self.call_one_program(self.run_, lambda place: self.run_.translate(sources[place:place + 1], max_len_b=9)[0], wanted)
         with self.assertRaisesRegex(pyhadal.Refusal, r"has \d+ tokens, more than 63; that is the model's limit"):
             self.run_.translate(["eins " * 100], max_len_b=9)
         self.assertFalse(service.alive)
@@ -205,9 +219,16 @@ class TrainTest(unittest.TestCase):
         corpus = pyhadal.prepare([target for _, target in PAIRS], out=self.path("masked"), vocab_size=100, mask_token=True)
         fields = {**SMALL, "model.decoder_layers": 0, "model.label_smoothing": 0.0, "stop.steps": 2, "validation.every_steps": 0}
         run = pyhadal.train(pyhadal.Config("masked_language_model/base", fields), corpus, run_dir=self.path("encoder"), progress=False)
-        vectors = run.embed(["one", "two", "one"])
-        self.assertEqual((vectors.shape, vectors.dtype), ((3, 32), np.float32))
-        np.testing.assert_array_equal(vectors[0], vectors[2])
+        self.addCleanup(run.close)
+        texts = [target for _, target in PAIRS[:150]] + ["", "one"]
+        Path(self.path("texts")).write_text("".join(text + "\n" for text in texts), "utf-8")
+        program.run(["embed", run.path, "--input", self.path("texts"), "--out", self.path("texts.npy")])
+        vectors = run.embed(texts)
+        self.assertEqual((vectors.shape, vectors.dtype, run.embed([]).shape), ((152, 32), np.float32, (0, 32)))
+        np.testing.assert_array_equal(vectors, np.load(self.path("texts.npy")))  # the same bits
+        self.call_one_program(run, lambda place: run.embed(texts[place:place + 1])[0].tolist(), vectors.tolist())
+        with self.assertRaisesRegex(pyhadal.Refusal, r"has \d+ tokens, more than 63, the limit of the model"):
+            run.embed(["one " * 100])
 
     def test_an_interrupt_saves_and_the_same_call_goes_on(self):
         def interrupt():
@@ -306,6 +327,20 @@ class FollowTest(unittest.TestCase):
             with mock.patch.dict(TRACKERS, fake), contextlib.closing(Tracker("json", scratch)) as tracker:
                 follow(run.metrics_path, tracker, lambda: next(turns)(), wait=0)
             self.assertEqual(sent, [(1, {"nll": 3.0}), (2, {"nll": 2.5}), (2, {"valid/nll": 2.75}), (2, {"nll": 2.25}), (3, {"nll": 2.0}), "finished"])
+
+    def test_a_tracker_leaves_a_run_of_the_users_own_open(self):
+        """As MLflow 3.17 and W&B 0.31 ask for it: the one refuses a second run that is not nested, the other ends the first."""
+        with tempfile.TemporaryDirectory() as scratch, mock.patch.dict(sys.modules, mlflow=mock.MagicMock(), wandb=mock.MagicMock()):
+            os.mkdir(os.path.join(scratch, "run"))
+            Path(scratch, "run", "config.resolved.textproto").touch()
+            Path(scratch, "run", "metrics.jsonl").touch()
+            for active in (None, "mine"):
+                sys.modules["mlflow"].active_run.return_value = active
+                TRACKERS["mlflow"](pyhadal.Run(os.path.join(scratch, "run")))
+                sys.modules["mlflow"].start_run.assert_called_with(run_name="run", nested=active is not None)
+            with mock.patch.dict(os.environ, WANDB_PROJECT="mine"):
+                TRACKERS["wandb"](pyhadal.Run(os.path.join(scratch, "run")))
+            sys.modules["wandb"].init.assert_called_with(project="mine", name="run", config={}, reinit="create_new")
 
 
 class PageTest(unittest.TestCase):

@@ -1,4 +1,4 @@
-"""mypy --strict on pyhadal's API, and on a program that uses it: its stub names the config's fields, their types and their values."""
+"""mypy --strict on pyhadal and hadal_torch, and on a program that uses it: its stub names the config's fields, their types and their values."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ config.model = config.model
 
 
 class TypesTest(unittest.TestCase):
-    def test_the_api_and_its_user(self):
+    def test_the_packages_and_a_user(self):
         with tempfile.TemporaryDirectory() as scratch:
             for package in ("pyhadal", "hadal_torch"):
                 shutil.copytree(TREE / "tools/python" / package, os.path.join(scratch, package))
@@ -36,7 +36,7 @@ class TypesTest(unittest.TestCase):
             Path(scratch, "user.py").write_text(USER, "utf-8")
             check = lambda *words: subprocess.run([sys.executable, "-m", "mypy", "--strict", *words], cwd=scratch, capture_output=True, text=True,
                                                   env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"}).stdout
-            self.assertRegex(check("-p", "pyhadal"), "^Success")
+            self.assertRegex(check("-p", "pyhadal", "-p", "hadal_torch"), "^Success")
             lines = check("user.py").splitlines()
             self.assertEqual([line.split(":")[1] for line in lines if "error:" in line], ["10", "11", "12", "13"], lines)
             self.assertIn('"Model" has no attribute "encodr_layers"; maybe "encoder_layers"', lines[1])

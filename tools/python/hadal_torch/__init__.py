@@ -13,12 +13,13 @@ if sys.argv[:1] == ["-m"] and sys.path[:1] == [os.getcwd()] != [os.path.dirname(
     del sys.path[0]
 
 import importlib
+from typing import Any
 
 _HOMES = {"read_plain": "plain", "write_plain": "plain", "PlainModel": "plain", "Refusal": "refusal", "Model": "model"}
 __all__ = list(_HOMES)
 
 
-def __getattr__(name):  # imported when used: Model needs torch, and the command line says by itself which package is missing
+def __getattr__(name: str) -> Any:  # imported when used: Model needs torch, and the command line says by itself which package is missing
     if name not in _HOMES:
         raise AttributeError(name)
     return getattr(importlib.import_module(f"hadal_torch.{_HOMES[name]}"), name)

@@ -9,6 +9,8 @@
 Exit status: 0 done, 1 error, 2 what the user named is missing, there already, or cannot be converted, 3 damaged.
 """
 
+from __future__ import annotations
+
 import argparse
 import importlib
 import os
@@ -26,11 +28,11 @@ PACKAGES = {"huggingface": ("numpy",), "ctranslate2": ("numpy", "ctranslate2"), 
 _READ = (".safetensors", ".json", ".model", ".txt")  # endings of the files of a folder
 
 
-def packages(arguments) -> None:
+def packages(arguments: argparse.Namespace) -> None:
     require(*PACKAGES[arguments.format])
 
 
-def export(arguments) -> None:
+def export(arguments: argparse.Namespace) -> None:
     packages(arguments)
     from hadal_torch.inputs import limit_memory
     from hadal_torch.plain import read_plain, require_finite
@@ -61,7 +63,7 @@ def export(arguments) -> None:
     print(f"wrote {arguments.out}: {note}")
 
 
-def convert_import(arguments) -> None:
+def convert_import(arguments: argparse.Namespace) -> None:
     require("numpy")
     from hadal_torch.fairseq import read_fairseq
     from hadal_torch.huggingface import read_huggingface
@@ -86,7 +88,7 @@ def convert_import(arguments) -> None:
     write_plain(arguments.out, plain)
 
 
-def convert(arguments) -> None:
+def convert(arguments: argparse.Namespace) -> None:
     """Runs the command; what is in a file of another kind than its reader expects is an error of the file."""
     source = getattr(arguments, "source", None) or getattr(arguments, "model", None)
     try:
@@ -124,8 +126,8 @@ def main() -> int:
         from hadal_torch.codec import serve
 
         return run_command("tokenizer", serve)
-    command = "import" if arguments.command == "import" else "export"
-    return run_command(f"checkpoint {command}", lambda: convert(arguments))
+    name = "import" if arguments.command == "import" else "export"
+    return run_command(f"checkpoint {name}", lambda: convert(arguments))
 
 
 if __name__ == "__main__":

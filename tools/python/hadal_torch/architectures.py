@@ -8,9 +8,12 @@ Beside fold.py's folds, GPT-2's and BERT's learned positions hold sinusoids, and
 output's apart. A bias or shift that the architecture has and the model has not is written as zeros.
 """
 
+from __future__ import annotations
+
 import math
 import re
 from dataclasses import dataclass, field, replace
+from typing import Any, Iterator
 
 import numpy as np
 
@@ -46,7 +49,7 @@ class Architecture:
     head_bias: str = ""  # tensor of the logits' bias, hadal's "….lm_head.bias"
     token_types: str = ""  # table of which hadal has row 0 in its positions
 
-    def biased(self, name: str, config: dict) -> bool:
+    def biased(self, name: str, config: dict[str, Any]) -> bool:
         """Whether one of its modules, of hadal's name in a layer or outside, has a bias or a shift."""
         if name.endswith(("embed_tokens", "embed_positions")) or not self.biases:
             return not name.endswith(("embed_tokens", "embed_positions"))
@@ -138,7 +141,7 @@ MODERNBERT = Architecture(
 ARCHITECTURES = {architecture.model_type: architecture for architecture in (LLAMA, QWEN3, GPT2, BERT, MODERNBERT)}
 
 
-def _modules(architecture: Architecture, layers: int):
+def _modules(architecture: Architecture, layers: int) -> "Iterator[tuple[str, list[str], str]]":
     """(theirs, hadal's, hadal's without the layer) of every module."""
     for theirs, ours in architecture.modules.items():
         yield architecture.prefix + theirs, [ours], ours
@@ -148,8 +151,8 @@ def _modules(architecture: Architecture, layers: int):
         for theirs, names in architecture.layer_modules.items():
             if i == 0 and names == "self_attn_layer_norm" and not architecture.block.get("first_norm", True):
                 continue
-            names = [names] if isinstance(names, str) else list(names)
-            yield f"{architecture.prefix}{architecture.layers}.{i}.{theirs}", [f"{architecture.stack}.layers.{i}.{name}" for name in names], names[0]
+            parts = [names] if isinstance(names, str) else list(names)
+            yield f"{architecture.prefix}{architecture.layers}.{i}.{theirs}", [f"{architecture.stack}.layers.{i}.{part}" for part in parts], parts[0]
 
 
 def _is_product(name: str) -> bool:
@@ -167,7 +170,7 @@ def _second_bias(architecture: Architecture) -> str:
     return architecture.table.removesuffix("weight") + "bias"
 
 
-def _misfit(architecture: Architecture, model: dict, block: dict) -> str:
+def _misfit(architecture: Architecture, model: dict[str, Any], block: dict[str, Any]) -> str:
     """The first field of the block that the architecture has not, or ""."""
     if model[f"{architecture.stack}_layers"] == 0 or model[architecture.stack]["norm"] != architecture.norm:
         return f"{architecture.name} has {architecture.stack} layers whose norm is \"{architecture.norm}\""
@@ -183,8 +186,9 @@ def _misfit(architecture: Architecture, model: dict, block: dict) -> str:
     return ""
 
 
-def _config(architecture: Architecture, model: dict, block: dict, weights, tied: bool) -> dict:
-    config = {"model_type": architecture.model_type, "architectures": [architecture.name], "dtype": "float32"}
+def _config(architecture: Architecture, model: dict[str, Any], block: dict[str, Any], weights: "dict[str, np.ndarray[Any, Any]]",
+            tied: bool) -> dict[str, Any]:
+    config: dict[str, Any] = {"model_type": architecture.model_type, "architectures": [architecture.name], "dtype": "float32"}
     for theirs, ours in architecture.sizes.items():
         config[theirs] = block[ours.removeprefix("block.")] if ours.startswith("block.") else model[ours]
     config.update(architecture.fixed)
@@ -195,7 +199,7 @@ def _config(architecture: Architecture, model: dict, block: dict, weights, tied:
     for setting, begin in architecture.biases.items():
         config[setting] = any(name.startswith(f"{architecture.stack}.layers.0.{begin}") and name.endswith(".bias") for name in weights)
     if block["positions"] == "rotary":  # transformers 4 reads the first two, 5 the last
-        rope = {"rope_type": "default"}
+        rope: dict[str, Any] = {"rope_type": "default"}
         if block["rotary_scaling"] != 1:
             rope = {"rope_type": "llama3", "factor": block["rotary_scaling"], "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                     "original_max_position_embeddings": block["rotary_scaling_positions"]}
@@ -210,7 +214,7 @@ def _config(architecture: Architecture, model: dict, block: dict, weights, tied:
     return {**config, "tie_word_embeddings": tied}
 
 
-def to_transformers(plain: PlainModel) -> "tuple[dict, dict[str, np.ndarray]]":
+def to_transformers(plain: PlainModel) -> "tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]":
     """Raises Refusal, with the reason, for what no architecture can hold."""
     folded, model, block = fold(plain, FORMAT), plain.model, block_of(plain.model)
     require_plain_input(folded, FORMAT)
@@ -247,7 +251,7 @@ def to_transformers(plain: PlainModel) -> "tuple[dict, dict[str, np.ndarray]]":
     return config, tensors
 
 
-def _setting(origin: str, architecture: Architecture, config: dict, name: str):
+def _setting(origin: str, architecture: Architecture, config: dict[str, Any], name: str) -> Any:
     value = config.get(name)
     if value is None:
         value = architecture.defaults.get(name)
@@ -256,7 +260,7 @@ def _setting(origin: str, architecture: Architecture, config: dict, name: str):
     return value
 
 
-def _rotary(origin: str, config: dict) -> dict:
+def _rotary(origin: str, config: dict[str, Any]) -> dict[str, Any]:
     """The block's theta and Llama 3.1's scaling; of ModernBERT what transformers 5 saved under other names than 4."""
     if "layer_types" in config and config["model_type"] == "modernbert":
         return _by_layer_type(origin, config)
@@ -278,7 +282,7 @@ def _rotary(origin: str, config: dict) -> dict:
     return block
 
 
-def _by_layer_type(origin: str, config: dict) -> dict:
+def _by_layer_type(origin: str, config: dict[str, Any]) -> dict[str, Any]:
     globals_, ropes = [i for i, kind in enumerate(config["layer_types"]) if kind == "full_attention"], config["rope_parameters"]
     every = next((i for i in globals_ if i > 0), len(config["layer_types"])) if globals_ else 0
     if globals_ != (list(range(0, len(config["layer_types"]), every)) if every else []):
@@ -290,7 +294,7 @@ def _by_layer_type(origin: str, config: dict) -> dict:
             "global_every": every}
 
 
-def _settings(origin: str, architecture: Architecture, config: dict) -> dict:
+def _settings(origin: str, architecture: Architecture, config: dict[str, Any]) -> dict[str, Any]:
     """The model's settings. Where some settings give biases and others none, these are "qkv"."""
     for name, value in architecture.fixed.items():
         if config.get(name, value) != value:
@@ -303,9 +307,9 @@ def _settings(origin: str, architecture: Architecture, config: dict) -> dict:
         if activation not in _ACTIVATIONS or activation != activations[architecture.activation[0]]:
             raise Refusal(f"{origin}: {setting} is {activation!r}; hadal has one of {', '.join(_ACTIVATIONS)} in every place")
     biases = [_setting(origin, architecture, config, setting) for setting in architecture.biases]
-    block = {**architecture.block, "activation": _ACTIVATIONS[activations[architecture.activation[0]]], "scale_embedding": False,
+    block: dict[str, Any] = {**architecture.block, "activation": _ACTIVATIONS[activations[architecture.activation[0]]], "scale_embedding": False,
              "biases": "all" if all(biases) else "qkv" if any(biases) else "none"}
-    model = {"sharing": "all" if _setting(origin, architecture, config, "tie_word_embeddings") else "none"}
+    model: dict[str, Any] = {"sharing": "all" if _setting(origin, architecture, config, "tie_word_embeddings") else "none"}
     for theirs, ours in architecture.sizes.items():
         (block if ours.startswith("block.") else model)[ours.removeprefix("block.")] = values[theirs]
     if block["positions"] == "rotary":
@@ -318,7 +322,7 @@ def _settings(origin: str, architecture: Architecture, config: dict) -> dict:
     return plain_settings(architecture.norm == "pre", **model, block={name: value for name, value in block.items() if value != VASWANI[name]})
 
 
-def from_transformers(origin: str, config: dict, path: str, tensors: "dict[str, np.ndarray]") -> PlainModel:
+def from_transformers(origin: str, config: dict[str, Any], path: str, tensors: "dict[str, np.ndarray[Any, Any]]") -> PlainModel:
     """Of the folder `origin`, whose weights are in `path`. Raises Refusal, by name, for what hadal is not."""
     architecture = ARCHITECTURES[config["model_type"]]
     model = _settings(origin, architecture, config)
@@ -360,7 +364,7 @@ def from_transformers(origin: str, config: dict, path: str, tensors: "dict[str, 
             weights.update({f"{name}.{kind}": np.ascontiguousarray(part) for name, part in parts})
     if tensors:
         raise Refusal(f"{path} has {len(tensors)} weights that {architecture.name} lacks, the first {min(tensors)}")
-    if model["sharing"] == "none":
+    if head is not None and model["sharing"] == "none":
         weights[own] = head
     elif head is not None and not np.array_equal(head, weights[table]):
         raise Refusal(f"{path}: tie_word_embeddings is true, and {architecture.table} differs from the embedding: transformers 4 takes the "

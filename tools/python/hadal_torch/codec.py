@@ -11,10 +11,13 @@ Standard input has messages, standard output their answers: a uint64 with the si
 Where the tokenizer cannot encode a text, the answer is a count of 2^64 - 1, and then a message. Truncation and padding in the file are ignored; a special token's name in a text is text.
 """
 
+from __future__ import annotations
+
 import array
 import signal
 import struct
 import sys
+from typing import Any
 
 from pyhadal.packages import require
 
@@ -23,19 +26,19 @@ from hadal_torch.refusal import Refusal
 _CONTINUES = 1 << 30
 
 
-def _lists(lists) -> bytes:
+def _lists(lists: "list[list[int]]") -> bytes:
     parts = [struct.pack("<Q", len(lists))]
     for ids in lists:
         parts += [struct.pack("<Q", len(ids)), array.array("i", ids).tobytes()]
     return b"".join(parts)
 
 
-def _marked(encoding) -> list:
+def _marked(encoding: Any) -> "list[int]":
     ids, words = encoding.ids, encoding.word_ids
     return [token | _CONTINUES if i and word is not None and word == words[i - 1] else token for i, (token, word) in enumerate(zip(ids, words))]
 
 
-def _texts(message: bytes) -> list:
+def _texts(message: bytes) -> "list[str]":
     texts, at = [], 8
     for _ in range(struct.unpack_from("<Q", message)[0]):
         size = struct.unpack_from("<Q", message, at)[0]
@@ -45,8 +48,8 @@ def _texts(message: bytes) -> list:
 
 
 class Codec:
-    def __init__(self):
-        self.tokenizer = None
+    def __init__(self) -> None:
+        self.tokenizer: Any = None
 
     def answer(self, kind: bytes, message: bytes) -> bytes:
         if kind == b"l":
@@ -70,7 +73,7 @@ class Codec:
             special = {i for i, token in self.tokenizer.get_added_tokens_decoder().items() if token.special}
             unknown = self.tokenizer.token_to_id(getattr(self.tokenizer.model, "unk_token", None) or "")
             return _lists([self.tokenizer.encode("").ids, sorted(special | ({unknown} - {None}))])
-        return self.tokenizer.decode(list(array.array("i", message))).encode()
+        return str(self.tokenizer.decode(list(array.array("i", message)))).encode()
 
 
 def serve() -> None:

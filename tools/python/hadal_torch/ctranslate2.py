@@ -4,8 +4,11 @@ config.json, vocabularies, and the text's vocabulary as it is.
 CTranslate2 stores position tables and each of the three embedding tables, so Admin and every sharing fit. Its <pad> is <blank>.
 """
 
+from __future__ import annotations
+
 import math
 import os
+from typing import Any, Callable
 
 import ctranslate2
 import numpy as np
@@ -33,13 +36,13 @@ def _linear(spec: LinearSpec, folded: Folded, name: str) -> LinearSpec:
     return spec
 
 
-def _norm(spec, folded: Folded, name: str) -> None:
+def _norm(spec: Any, folded: Folded, name: str) -> None:
     spec.gamma = folded.weights[name + ".weight"]
     if hasattr(spec, "beta"):  # LayerNorm
         spec.beta = folded.weights.get(name + ".bias", np.zeros_like(spec.gamma))
 
 
-def _attention(spec, folded: Folded, name: str, fused: "list[str]") -> None:
+def _attention(spec: Any, folded: Folded, name: str, fused: "list[str]") -> None:
     """`fused`: how q, k and v are stacked to matrices, "qkv" or "q", "kv"."""
     for part, products in zip(spec.linear, fused):
         fuse_linear(part, [_linear(LinearSpec(), folded, f"{name}.{p}_proj") for p in products])
@@ -47,14 +50,16 @@ def _attention(spec, folded: Folded, name: str, fused: "list[str]") -> None:
     _norm(spec.layer_norm, folded, name + "_layer_norm")
 
 
-def _positions(folded: Folded, plain: PlainModel, stack: str) -> "np.ndarray | None":
+def _positions(folded: Folded, plain: PlainModel, stack: str) -> "np.ndarray[Any, Any] | None":
     """The table that is added to the embeddings, or None with rotary positions."""
     kind, rows, d = block_of(plain.model)["positions"], max(plain.model["max_positions"], _FEWEST_ROWS), plain.model["d_model"]
-    return {"learned": lambda: folded.weights[f"{stack}.embed_positions.weight"], "sinusoidal": lambda: position_table(rows, d),
-            "none": lambda: np.zeros((rows, d)), "rotary": lambda: None}[kind]()
+    tables: "dict[str, Callable[[], np.ndarray[Any, Any] | None]]" = {
+        "learned": lambda: folded.weights[f"{stack}.embed_positions.weight"], "sinusoidal": lambda: position_table(rows, d),
+        "none": lambda: np.zeros((rows, d)), "rotary": lambda: None}
+    return tables[kind]()
 
 
-def _stack(spec, embeddings, table: np.ndarray, folded: Folded, plain: PlainModel, stack: str) -> None:
+def _stack(spec: Any, embeddings: Any, table: np.ndarray[Any, Any], folded: Folded, plain: PlainModel, stack: str) -> None:
     d, block = plain.model["d_model"], block_of(plain.model)
     scale = folded.input_scale[stack]
     scale = np.ones(d) if scale is None else scale
@@ -87,6 +92,7 @@ def _tokens(plain: PlainModel, side: str) -> "list[str]":
 def _translator(plain: PlainModel) -> TransformerSpec:
     folded, model = fold_translation(plain, FORMAT), plain.model
     spec = TransformerSpec.from_config((model["encoder_layers"], model["decoder_layers"]), model["heads"], pre_norm=folded.pre_norm)
+    assert folded.source_table is not None  # of an encoder-decoder
     _stack(spec.encoder, spec.encoder.embeddings[0], folded.source_table, folded, plain, "encoder")
     _stack(spec.decoder, spec.decoder.embeddings, folded.target_table, folded, plain, "decoder")
     spec.decoder.projection.weight = folded.output_table

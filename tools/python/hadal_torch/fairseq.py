@@ -5,10 +5,13 @@ plain form, with "decoder.output_projection.weight" written always and {encoder,
 Old files: "….self_attn.in_proj_weight" [3d, d] holds q, k and v; "encoder.layers.I.layer_norms.{0,1}" are the norms in order.
 """
 
+from __future__ import annotations
+
 import argparse
 import os
 import re
 from collections import OrderedDict
+from typing import Any
 
 import numpy as np
 
@@ -63,7 +66,7 @@ def write_fairseq(plain: PlainModel, folder: str) -> str:
     return "checkpoint.pt, for fairseq-generate --task translation -s source -t target"
 
 
-def _arguments(path: str, state: dict) -> dict:
+def _arguments(path: str, state: dict[str, Any]) -> dict[str, Any]:
     """fairseq's model options of either kind of checkpoint. fairseq 0.12's TransformerConfig nests those of a stack: encoder.layers."""
     found = state.get("args") or (state.get("cfg") or {}).get("model")
     if found is None:
@@ -79,7 +82,7 @@ def _arguments(path: str, state: dict) -> dict:
     return args
 
 
-def _plain_names(state: dict) -> "dict[str, np.ndarray]":
+def _plain_names(state: dict[str, Any]) -> "dict[str, np.ndarray[Any, Any]]":
     """The model's tensors under today's names."""
     norms = {"encoder": ["self_attn_layer_norm", "final_layer_norm"],
              "decoder": ["self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"]}
@@ -102,7 +105,7 @@ def _plain_names(state: dict) -> "dict[str, np.ndarray]":
     return weights
 
 
-def _refuse_others(path: str, args: dict) -> None:
+def _refuse_others(path: str, args: dict[str, Any]) -> None:
     """For options that make another model of the same weights."""
     wanted = {"activation_fn": ("relu",), "encoder_learned_pos": (False,), "decoder_learned_pos": (False,),
               "no_token_positional_embeddings": (False,), "no_scale_embedding": (False,), "layernorm_embedding": (False,),

@@ -8,7 +8,10 @@
     LayerNorm Scaling         F(k·LN(x)): k into the norm's scale and shift.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import Any, Iterator
 
 import numpy as np
 
@@ -42,15 +45,15 @@ class Folded:
     """A plain Transformer. `weights` has no embedding; tables are [vocabulary, d_model]."""
 
     pre_norm: bool
-    weights: "dict[str, np.ndarray]"
-    source_table: "np.ndarray | None"  # None but for an encoder-decoder
-    target_table: np.ndarray
-    output_table: np.ndarray
+    weights: "dict[str, np.ndarray[Any, Any]]"
+    source_table: "np.ndarray[Any, Any] | None"  # None but for an encoder-decoder
+    target_table: np.ndarray[Any, Any]
+    output_table: np.ndarray[Any, Any]
     # By stack: a vector [d_model] that multiplies the sum of embedding and position, or None.
-    input_scale: "dict[str, np.ndarray | None]"
+    input_scale: "dict[str, np.ndarray[Any, Any] | None]"
 
 
-def _sublayers(stack: str, layers: int, weights):
+def _sublayers(stack: str, layers: int, weights: "dict[str, np.ndarray[Any, Any]]") -> "Iterator[tuple[int, list[str], str, str, str]]":
     """(layer from 1, inputs that read the stream, output product, norm, omega) of each sublayer whose `weights` are there, in order."""
     for i in range(layers):
         layer = f"{stack}.layers.{i}"
@@ -65,7 +68,7 @@ def _sublayers(stack: str, layers: int, weights):
                 yield i + 1, *sublayer
 
 
-def _scale(weights, name: str, factor) -> None:
+def _scale(weights: "dict[str, np.ndarray[Any, Any]]", name: str, factor: Any) -> None:
     """Multiplies the output of a norm or a product."""
     for kind in (".weight", ".bias"):
         if name + kind in weights:
@@ -110,7 +113,7 @@ def fold(plain: PlainModel, format_name: str) -> Folded:
     _check(plain, format_name)
     weights = {name: value.astype(np.float64) for name, value in plain.weights.items()
                if not name.endswith((".omega", "embed_tokens.weight", "output_projection.weight", "lm_head.weight"))}
-    input_scale: "dict[str, np.ndarray | None]" = {}
+    input_scale: "dict[str, np.ndarray[Any, Any] | None]" = {}
     growth = branch_growth(plain.model, plain.update)
     for stack in plain.stacks():
         settings, previous_norm = plain.model[stack], f"{stack}.layernorm_embedding" if f"{stack}.layernorm_embedding.weight" in weights else None

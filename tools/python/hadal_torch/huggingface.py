@@ -5,8 +5,11 @@ config.json, generation_config.json, model.safetensors, tokenizer.json and token
 vocabulary as it is. FSMT and M2M100 share fairseq's names under "model."; FSMT makes no final norms, M2M100 has them.
 """
 
+from __future__ import annotations
+
 import json
 import os
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +25,7 @@ from hadal_torch.tokenizer import first_token, parse_vocabulary, tokenizer_json
 FORMAT = "huggingface"
 
 
-def _architecture(plain: PlainModel, folded: Folded) -> dict:
+def _architecture(plain: PlainModel, folded: Folded) -> dict[str, Any]:
     model = plain.model
     config = {
         "is_encoder_decoder": True, "d_model": model["d_model"], "activation_function": "relu", "scale_embedding": True,
@@ -42,8 +45,9 @@ def _architecture(plain: PlainModel, folded: Folded) -> dict:
             "src_vocab_size": model["source_vocabulary"], "tgt_vocab_size": model["target_vocabulary"], **config}
 
 
-def _tensors(plain: PlainModel, folded: Folded) -> "dict[str, np.ndarray]":
+def _tensors(plain: PlainModel, folded: Folded) -> "dict[str, np.ndarray[Any, Any]]":
     tensors = {f"model.{name}": value for name, value in folded.weights.items()}
+    assert folded.source_table is not None  # of an encoder-decoder
     if folded.pre_norm:
         return {"model.shared.weight": folded.source_table, **tensors}
     # FSMT makes its sinusoids, but transformers warns of weights that are not stored. Row = position; row 1 is <pad>'s.
@@ -58,7 +62,7 @@ def _tensors(plain: PlainModel, folded: Folded) -> "dict[str, np.ndarray]":
 _IDS = {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2}
 
 
-def _generation(plain: PlainModel) -> dict:
+def _generation(plain: PlainModel) -> dict[str, Any]:
     """hadal's beam search: as many hypotheses as beams end it; <s> and <pad> are never generated."""
     no_repeat = int(plain.config_value("decode.no_repeat_ngram", "0"))
     beam = int(plain.config_value("decode.beam", "4"))
@@ -98,7 +102,7 @@ def model_card(plain: PlainModel) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _translation(plain: PlainModel):
+def _translation(plain: PlainModel) -> "tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]":
     """(config.json, tensors) of an encoder-decoder."""
     folded = fold_translation(plain, FORMAT)
     require_plain_input(folded, FORMAT)
@@ -114,7 +118,7 @@ def _translation(plain: PlainModel):
     return _architecture(plain, folded), _tensors(plain, folded)
 
 
-def _one_stack(plain: PlainModel):
+def _one_stack(plain: PlainModel) -> "tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]], dict[str, Any] | None]":
     """(config.json, tensors, generation_config.json); the last is `hadal sample`'s draws, or None of an encoder alone."""
     config, tensors = to_transformers(plain)
     if plain.stacks() == ["encoder"]:
@@ -142,7 +146,7 @@ def _roles(plain: PlainModel) -> "dict[str, int]":
     return {**roles, **({"mask_token": plain.model["mask_token"]} if "mask_token" in plain.model else {})}
 
 
-def _tokenizer(plain: PlainModel) -> "dict[str, dict | bytes]":
+def _tokenizer(plain: PlainModel) -> "dict[str, dict[str, Any] | bytes]":
     """The tokenizer's files. That of a tokenizer.json is its own."""
     ends = "encoder" in plain.stacks()  # whether </s> follows a text, instead of coming first
     name, contents = plain.vocabulary("target")
@@ -168,10 +172,10 @@ def write_huggingface(plain: PlainModel, folder: str) -> str:
             file.write(value if isinstance(value, bytes) else json.dumps(value, indent=2, ensure_ascii=False).encode())
     write_safetensors(os.path.join(folder, "model.safetensors"), tensors)
     note = "; to score a given translation with it, pass use_cache=False" if config["model_type"] == "fsmt" else ""
-    return config["architectures"][0] + note
+    return f"{config['architectures'][0]}{note}"
 
 
-def _refuse_others(folder: str, config: dict) -> None:
+def _refuse_others(folder: str, config: dict[str, Any]) -> None:
     """For settings that make another model of the same weights."""
     if config.get("model_type") not in ("fsmt", "m2m_100"):
         raise Refusal(f"{folder}: model_type is {config.get('model_type')!r}; importable are 'fsmt', 'm2m_100', "
@@ -184,7 +188,7 @@ def _refuse_others(folder: str, config: dict) -> None:
             raise Refusal(f"{folder}: {name} is {config[name]!r}; hadal has {value!r} there")
 
 
-def _read_tensors(folder: str) -> "tuple[str, dict[str, np.ndarray]]":
+def _read_tensors(folder: str) -> "tuple[str, dict[str, np.ndarray[Any, Any]]]":
     """The file, or the index of its shards, and name → tensor. A shard holds what the index says, and nothing else."""
     path = os.path.join(folder, "model.safetensors")
     if os.path.exists(path):
@@ -197,7 +201,7 @@ def _read_tensors(folder: str) -> "tuple[str, dict[str, np.ndarray]]":
     shard_of = index.get("weight_map")
     if not isinstance(shard_of, dict) or not all(isinstance(shard, str) for shard in shard_of.values()):
         raise Refusal(f"{path} has no \"weight_map\" from weights to shards")
-    tensors: "dict[str, np.ndarray]" = {}
+    tensors: "dict[str, np.ndarray[Any, Any]]" = {}
     for shard in sorted({bare_name(path, shard) for shard in shard_of.values()}):
         found = read_safetensors(os.path.join(folder, shard))
         if tensors.keys() & found.keys():

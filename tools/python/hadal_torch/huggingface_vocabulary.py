@@ -1,6 +1,9 @@
 """The vocabulary of a folder of transformers: hadal's own file if it has one, else what its tokenizer stores."""
 
+from __future__ import annotations
+
 import os
+from typing import Any
 
 from hadal_torch.inputs import parse_json, read_bytes
 from hadal_torch.plain import PlainModel
@@ -8,7 +11,7 @@ from hadal_torch.refusal import Refusal
 from hadal_torch.tokenizer import SPECIAL, added_tokens, check_rows, dictionary_of, fill, fill_tokenizer, first_token, parse_vocabulary
 
 
-def read_json(folder: str, name: str) -> "dict | None":
+def read_json(folder: str, name: str) -> "dict[str, Any] | None":
     path = os.path.join(folder, name)
     return parse_json(path, read_bytes(path)) if os.path.exists(path) else None
 
@@ -27,7 +30,7 @@ def vocabulary_of(folder: str, size: int) -> "dict[str, bytes]":
     return _own_vocabulary(folder, size) or {"vocabulary.txt": dictionary_of(fill(_tokens_of(folder), size, folder))}
 
 
-def set_vocabulary(folder: str, config: dict, plain: PlainModel) -> None:
+def set_vocabulary(folder: str, config: dict[str, Any], plain: PlainModel) -> None:
     """Of a language model or an encoder alone: else the folder's tokenizer.json, which keeps its ids."""
     model, path = plain.model, os.path.join(folder, "tokenizer.json")
     plain.vocabularies = _own_vocabulary(folder, model["target_vocabulary"])
@@ -66,9 +69,10 @@ def _tokens_of(folder: str) -> "list[str]":
     if os.path.exists(path):
         ids = {token: i for i, token in enumerate(parse_vocabulary(path, read_bytes(path)).tokens) if token}
     else:
-        ids = read_json(folder, "vocab.json")
-        if ids is None:
+        found = read_json(folder, "vocab.json")
+        if found is None:
             raise Refusal(f"{folder} has neither tokenizer.json nor vocab.json, so its vocabulary is not known")
+        ids = found
         ids.update(read_json(folder, "added_tokens.json") or {})  # transformers' own ids, where tokens were added or saved anew
         decoder = (read_json(folder, "tokenizer_config.json") or {}).get("added_tokens_decoder", {})
         ids.update({token["content"]: int(i) for i, token in decoder.items()})
@@ -94,7 +98,7 @@ def _bpe_tokens(folder: str, name: str) -> "list[str]":
     return tokens[:4] + [token[:-4] if token.endswith("</w>") else token + "@@" for token in tokens[4:]]
 
 
-def fsmt_vocabularies(folder: str, config: dict) -> "dict[str, bytes]":
+def fsmt_vocabularies(folder: str, config: dict[str, Any]) -> "dict[str, bytes]":
     if not os.path.exists(os.path.join(folder, "vocab-src.json")):
         return vocabulary_of(folder, config["tgt_vocab_size"])
     source = dictionary_of(fill(_bpe_tokens(folder, "vocab-src.json"), config["src_vocab_size"], folder))

@@ -1,9 +1,12 @@
 """The one reader of other people's files: regular files alone, of bounded size, in memory that is in proportion to them."""
 
+from __future__ import annotations
+
 import json
 import os
 import resource
 import stat
+from typing import IO, Any
 
 from hadal_torch.refusal import Refusal, damaged
 
@@ -13,7 +16,7 @@ _FACTOR = 8  # bytes of address space for a byte of input: half precision become
 _KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFSOCK: "a socket"}
 
 
-def open_regular(path: str):
+def open_regular(path: str) -> IO[bytes]:
     """The file, opened in binary. Never waits. Raises Refusal if it cannot be opened, or is a folder, a pipe, a device or a socket."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -36,9 +39,9 @@ def read_bytes(path: str, most: int = MOST_TEXT) -> bytes:
     return contents
 
 
-def parse_json(path: str, text: bytes) -> dict:
+def parse_json(path: str, text: bytes) -> dict[str, Any]:
     """An object without duplicate keys. Raises Refusal; `path` is for its message."""
-    def unique(pairs):
+    def unique(pairs: "list[tuple[str, Any]]") -> "dict[str, Any]":
         found = dict(pairs)
         if len(found) != len(pairs):
             raise ValueError("a key occurs twice")
@@ -53,7 +56,7 @@ def parse_json(path: str, text: bytes) -> dict:
     return value
 
 
-def bare_name(origin: str, name) -> str:
+def bare_name(origin: str, name: object) -> str:
     """`name`, which `origin` gives to a file beside it. Raises Refusal for what would lead elsewhere."""
     if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\0" in name:
         raise Refusal(f"{origin} names the file {name!r}, which is no file of its folder")

@@ -15,17 +15,23 @@ through one function. Any dtype. There is no dropout.
 To add a residual method: one entry in METHODS of tests/parity/methods.py; if it has parameters of its own, use them in Model.sublayer.
 """
 
+from __future__ import annotations
+
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from hadal_torch.plain import DEPTH_RULES, PlainModel, block_of, branch_growth, position_table
 
+Map = Callable[[Tensor], Tensor]
+Pairs = Sequence["tuple[Any, list[int]]"]  # source (of speech frames [n, features]) and target
 PAD, EOS = 1, 2
 ACTIVATIONS = {"relu": torch.relu, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu}
 
@@ -58,7 +64,7 @@ class Residual:
     fixup: bool = False  # learned scalars: "….{shift,scale}", "…ffn.{shift1,shift2,shift3,scale}" and behind the stacks
 
 
-def residual_of(stack, growth=1.0):
+def residual_of(stack: dict[str, Any], growth: float = 1.0) -> Residual:
     """The Residual of one stack of a plain model's settings; `growth`: branch_growth at the model's update. Settings of older
     checkpoints lack the fields that came later."""
     return Residual(
@@ -74,7 +80,7 @@ def residual_of(stack, growth=1.0):
         norm_gain=DEPTH_RULES[stack.get("norm_gain", "flat")])
 
 
-def pad(sentences, padding=PAD):
+def pad(sentences: Sequence[Sequence[int]], padding: int = PAD) -> Tensor:
     """[sentences, longest] int64, `padding` (Model.padding) behind each sentence's end."""
     tokens = np.full((len(sentences), max(map(len, sentences))), padding, np.int64)
     for row, sentence in zip(tokens, sentences):
@@ -82,28 +88,32 @@ def pad(sentences, padding=PAD):
     return torch.from_numpy(tokens)
 
 
-class Model(torch.nn.Module):
+class Model(torch.nn.Module):  # type: ignore[misc]  # torch is not read (pyproject.toml)
     """`settings`: the sizes (model of NAME.json); `weights`: name → array, shared matrices once, under their first name;
     `residuals`: of the encoder and of the decoder, None without one. state_dict() has the names of `weights`."""
 
-    def __init__(self, settings, weights, residuals, dtype=torch.float32):
+    def __init__(self, settings: dict[str, Any], weights: dict[str, np.ndarray[Any, Any]], residuals: Sequence[Residual | None],
+                 dtype: torch.dtype = torch.float32):
         super().__init__()
         self.settings = settings
         self.heads = self.settings["heads"]
         self.block = block_of(settings)
         self.kv_heads = self.block["kv_heads"]
-        self.encoder_residual, self.decoder_residual = residuals
+        self.encoder_residual, self.decoder_residual = (residual or Residual() for residual in residuals)
         self.dtype = dtype
-        self.profile = None  # while profiling: name → omega
-        self.outputs = None  # a dict that a user sets: name of a sublayer ("encoder.layers.0.self_attn", "….ffn") → x' [B, T, d]
+        self.profile: dict[str, float] | None = None  # while profiling: name → omega
+        # A dict that a user sets: name of a sublayer ("encoder.layers.0.self_attn", "….ffn") → x' [B, T, d].
+        self.outputs: dict[str, Tensor] | None = None
         self.names = set(weights)
+        self.second: Tensor = 0.0  # stream, with a second one
+        self.next_omega = 1.0
         for name, value in weights.items():
             *path, last = name.split(".")
-            module = self
+            module: torch.nn.Module = self
             for part in path:
                 if part not in module._modules:
                     module.add_module(part, torch.nn.Module())
-                module = module._modules[part]
+                module = module.get_submodule(part)
             module.register_parameter(last, torch.nn.Parameter(torch.tensor(value.astype(np.float64), dtype=dtype)))
         self.padding = PAD if settings.get("reserved_ids", True) else -1  # each id of a tokenizer.json may be a word
         self.has_encoder, self.has_decoder = self.settings["encoder_layers"] > 0, self.settings["decoder_layers"] > 0
@@ -117,20 +127,20 @@ class Model(torch.nn.Module):
         self.ties_bands = self.settings["sharing"] != "none"
 
     @classmethod
-    def of(cls, plain: PlainModel, dtype=torch.float32):
+    def of(cls, plain: PlainModel, dtype: torch.dtype = torch.float32) -> Model:
         """The model that `hadal checkpoint export` wrote (read_plain), with its gains at that update."""
         growth = branch_growth(plain.model, plain.update)
         residuals = [residual_of(plain.model[s], growth) if s in plain.stacks() else None for s in ("encoder", "decoder")]
         return cls(plain.model, plain.weights, residuals, dtype)
 
-    def linear(self, x, name):
+    def linear(self, x: Tensor, name: str) -> Tensor:
         bias = self.get_parameter(name + ".bias") if name + ".bias" in self.names else None
         return F.linear(x, self.get_parameter(name + ".weight"), bias)
 
-    def shifted(self, x, residual, name):
+    def shifted(self, x: Tensor, residual: Residual, name: str) -> Tensor:
         return x - self.get_parameter(name) if residual.fixup else x
 
-    def norm(self, x, name):
+    def norm(self, x: Tensor, name: str) -> Tensor:
         weight, epsilon = self.get_parameter(name + ".weight"), self.block["norm_epsilon"]
         bias = self.get_parameter(name + ".bias") if name + ".bias" in self.names else None
         if self.block["norm"] == "layer":
@@ -138,17 +148,17 @@ class Model(torch.nn.Module):
         y = weight * (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + epsilon))
         return y if bias is None else y + bias
 
-    def attention(self, x, keys, mask, name, context_map=lambda c: c, turn=lambda c: c):
+    def attention(self, x: Tensor, keys: Tensor, mask: Tensor, name: str, context_map: Map = lambda c: c, turn: Map = lambda c: c) -> Tensor:
         """softmax(turn(q) turn(k)ᵀ / sqrt(D) + mask) v, heads apart; context_map [B, h, T, D] → the same, heads side by side, out_proj.
         x [B, T, d], keys [B, S, d], mask [B, 1, T or 1, S]. Groups of heads share keys and values."""
 
-        def split(y, heads):
+        def split(y: Tensor, heads: int) -> Tensor:
             return y.view(*y.shape[:2], heads, -1).transpose(1, 2)  # [B, h, length, D]
 
-        def shared(y):
+        def shared(y: Tensor) -> Tensor:
             return split(y, self.kv_heads).repeat_interleave(self.heads // self.kv_heads, 1)
 
-        def normed(y, norm):
+        def normed(y: Tensor, norm: str) -> Tensor:
             return self.norm(y, f"{name}.{norm}") if self.block["query_key_norm"] else y
 
         q = turn(normed(split(self.linear(x, name + ".q_proj"), self.heads), "q_norm"))
@@ -158,12 +168,12 @@ class Model(torch.nn.Module):
         output = torch.softmax(scores.masked_fill(mask, -math.inf), -1) @ v
         return self.linear(context_map(output).transpose(1, 2).flatten(2), name + ".out_proj")
 
-    def is_local(self, layer):
+    def is_local(self, layer: str) -> bool:
         """Whether the layer "decoder.layers.3" has the window."""
         index, every = int(layer.split(".")[2]), self.block["global_every"]
-        return self.block["window"] > 0 and (every == 0 or index % every > 0)
+        return bool(self.block["window"] > 0 and (every == 0 or index % every > 0))
 
-    def within(self, mask, length, layer):
+    def within(self, mask: Tensor, length: int, layer: str) -> Tensor:
         """`mask` and, in a local layer, what lies outside a query's window: window / 2 on each side in an encoder, else the last ones.
         Padding sees itself, so that no softmax is empty."""
         if not self.is_local(layer):
@@ -173,7 +183,7 @@ class Model(torch.nn.Module):
         outside = behind.abs() > window // 2 if layer.startswith("encoder") else behind >= window
         return (mask | outside) & (behind != 0)
 
-    def turned(self, x, layer):
+    def turned(self, x: Tensor, layer: str) -> Tensor:
         """[B, h, T, D] with rotary positions, half-split as Llama's: the first columns of a head turn in pairs (c, c + n/2)."""
         if self.block["positions"] != "rotary":
             return x
@@ -190,11 +200,11 @@ class Model(torch.nn.Module):
         low, high, rest = x.split([n // 2, n // 2, x.shape[-1] - n], -1)
         return torch.cat([low * cos - high * sin, high * cos + low * sin, rest], -1)
 
-    def self_attention(self, x, mask, layer, residual):
+    def self_attention(self, x: Tensor, mask: Tensor, layer: str, residual: Residual) -> Tensor:
         """With what some methods put around out_proj."""
         name = layer + ".self_attn"
 
-        def context_map(output):
+        def context_map(output: Tensor) -> Tensor:
             if self.block["attention_gate"]:
                 gate = torch.sigmoid(self.linear(x, name + ".gate_proj"))
                 output = output * gate.view(*gate.shape[:2], self.heads, -1).transpose(1, 2)
@@ -209,11 +219,11 @@ class Model(torch.nn.Module):
         y = self.attention(x, x, self.within(mask, x.shape[1], layer), name, context_map, lambda c: self.turned(c, layer))
         return self.norm(y, layer + ".attn_ln") if residual.output_norm and not residual.branch_norms[1] else y
 
-    def cross_attention(self, x, encoder_output, mask, layer, residual):
+    def cross_attention(self, x: Tensor, encoder_output: Tensor, mask: Tensor, layer: str, residual: Residual) -> Tensor:
         name = layer + ".encoder_attn"
         return self.attention(self.shifted(x, residual, name + ".shift"), encoder_output, mask, name)
 
-    def feed_forward(self, x, layer, residual):
+    def feed_forward(self, x: Tensor, layer: str, residual: Residual) -> Tensor:
         x = self.shifted(x, residual, layer + ".ffn.shift1")
         activated = ACTIVATIONS[self.block["activation"]](
             self.shifted(self.linear(x, layer + ".fc1"), residual, layer + ".ffn.shift2"))
@@ -227,7 +237,7 @@ class Model(torch.nn.Module):
     MODULES = {"self_attn_layer_norm": "self_attn", "encoder_attn_layer_norm": "encoder_attn", "final_layer_norm": "ffn"}
     OUTPUT_NORMS = {"self_attn": "attn_ln", "encoder_attn": "encoder_attn_ln", "ffn": "ffn_ln"}
 
-    def sublayer(self, x, residual, layer, norm, branch, layer_input=None):
+    def sublayer(self, x: Tensor, residual: Residual, layer: str, norm: str, branch: Map, layer_input: Tensor | None = None) -> Tensor:
         """x' = post(r·x + b·F(pre(x))): every method; with `layer_input` the last of a layer."""
         norm_name = f"{layer}.{norm}"
         module, (input_norm, output_norm) = self.MODULES[norm], residual.branch_norms
@@ -275,32 +285,32 @@ class Model(torch.nn.Module):
             self.outputs[f"{layer}.{module}"] = output
         return output
 
-    def of_sources(self, x, residual, name):
+    def of_sources(self, x: Tensor, residual: Residual, name: str) -> Tensor:
         """What a sublayer reads of the embedding, the finished blocks' sums and the open one's, or what is behind the stack, by the
         query `name`_proj (Attention Residuals, arXiv 2603.15031); in the delta form x plus a softmax over the finished ones."""
         if name + "_proj.weight" not in self.names:
             return x
         has_open = self.open_sum is not None and not residual.delta
-        values = torch.stack(self.sources + [self.open_sum] * has_open)
+        values = torch.stack((self.sources or []) + [self.open_sum] * has_open)
         keys = values * torch.rsqrt(values.square().mean(-1, keepdim=True) + self.block["norm_epsilon"])
         keys = keys * self.get_parameter(name + "_norm.weight")
         weights = torch.softmax(keys @ self.get_parameter(name + "_proj.weight"), 0).unsqueeze(-1)
         read = (weights * values).sum(0)
         return x + read if residual.delta else read
 
-    def begin_blocks(self, x, residual, sublayers):
+    def begin_blocks(self, x: Tensor, residual: Residual, sublayers: int) -> None:
         self.sources = [x] if residual.blocks or residual.block_sublayers else None
         self.open_sum, self.open_sublayers, self.sublayers_left = None, 0, sublayers
         self.block_length = residual.block_sublayers or math.ceil(sublayers / max(residual.blocks, 1))
 
-    def add_to_block(self, y):
+    def add_to_block(self, y: Tensor) -> None:
         self.open_sum = y if self.open_sum is None else self.open_sum + y
         self.open_sublayers, self.sublayers_left = self.open_sublayers + 1, self.sublayers_left - 1
-        if self.open_sublayers == self.block_length or self.sublayers_left == 0:
+        if self.sources is not None and (self.open_sublayers == self.block_length or self.sublayers_left == 0):
             self.sources.append(self.open_sum)
             self.open_sum, self.open_sublayers = None, 0
 
-    def stream_maps(self, x, name, permutations):
+    def stream_maps(self, x: Tensor, name: str, permutations: bool) -> tuple[Tensor, Tensor, Tensor]:
         """H_pre [..., n], H_post [..., n] and H_res [..., n, n] of streams [..., n, d] (mHC, arXiv 2512.24880; mHC-lite, 2601.05732)."""
         n = x.shape[-2]
         flat = x.flatten(-2)
@@ -320,11 +330,11 @@ class Model(torch.nn.Module):
         return logits[..., :n].sigmoid(), 2 * logits[..., n : 2 * n].sigmoid(), residual_map
 
     @staticmethod
-    def opened(x, residual):
+    def opened(x: Tensor, residual: Residual) -> Tensor:
         """What the stack's first sublayer reads of [B, T, d]: [B, T, n, d] if there are n > 1 streams."""
         return x if residual.streams == 1 else x.unsqueeze(-2).expand(-1, -1, residual.streams, -1)
 
-    def closed(self, x, residual, stack):
+    def closed(self, x: Tensor, residual: Residual, stack: str) -> Tensor:
         """The stack's output of its last sublayer's."""
         name = f"{stack}.layer_norm"
         if self.sources is not None:
@@ -335,7 +345,7 @@ class Model(torch.nn.Module):
             return x + self.norm(self.second, name)
         return self.norm(x, name) if name + ".weight" in self.names else x
 
-    def combination(self, outputs, residual, stack):
+    def combination(self, outputs: list[Tensor], residual: Residual, stack: str) -> Tensor:
         """What the next layer reads, or what follows the stack, of the embedding and all layers' outputs so far."""
         if not residual.combines:
             return outputs[-1]
@@ -347,7 +357,7 @@ class Model(torch.nn.Module):
         total = (weights.view(-1, 1, 1, 1) * torch.stack(terms)).sum(0)
         return self.norm(total, f"{name}.{row}") if residual.norm == "post" and row > 0 else total
 
-    def omega_of(self, name, x, y):
+    def omega_of(self, name: str, x: Tensor, y: Tensor) -> Tensor | float:
         """The vector; while profiling the next omega of the stack instead, from the variances over the tokens that are real."""
         if self.profile is None:
             return self.get_parameter(name)
@@ -357,7 +367,7 @@ class Model(torch.nn.Module):
         self.next_omega = math.sqrt(carried + added)
         return omega
 
-    def profiled(self, sentences):
+    def profiled(self, sentences: Pairs) -> dict[str, float]:
         """name → omega, as Admin's code finds it in one forward pass: 1, then sqrt(Var(omega x) + Var(F(x))), per stack."""
         self.profile = {}
         with torch.no_grad():
@@ -365,7 +375,7 @@ class Model(torch.nn.Module):
         profile, self.profile = self.profile, None
         return profile
 
-    def lookup(self, tokens, table):
+    def lookup(self, tokens: Tensor, table: str) -> Tensor:
         """E[token]; `table` "….embed_tokens.weight" stands for "….embed_tokens.embeddings.*" where these are adaptive."""
         if table in self.names:
             return F.embedding(tokens.clamp(min=0), self.get_parameter(table))
@@ -377,10 +387,10 @@ class Model(torch.nn.Module):
             vectors[here] = F.linear(words[tokens[here] - first], self.get_parameter(f"{bands}{band}.1.weight"))
         return vectors
 
-    def embed(self, tokens, table, stack):
+    def embed(self, tokens: Tensor, table: str, stack: str) -> Tensor:
         return self.placed(self.lookup(tokens, table), stack)
 
-    def logits(self, x):
+    def logits(self, x: Tensor) -> Tensor:
         """[…, V] of x […, d], without an adaptive softmax."""
         if self.has_decoder:
             return x @ self.get_parameter(self.output_name).T
@@ -388,7 +398,7 @@ class Model(torch.nn.Module):
         x = self.norm(ACTIVATIONS[self.block["activation"]](self.linear(x, name + ".dense")), name + ".layer_norm")
         return F.linear(x, self.get_parameter(self.output_name), self.get_parameter(name + ".bias"))
 
-    def log_softmax(self, x):
+    def log_softmax(self, x: Tensor) -> Tensor:
         """[…, V] of x […, d]. Adaptive: a head of the first band's words and a class for each other band, whose words share the
         class's probability (Grave et al. 2017); tied, E_c and P_c are the embedding's (Baevski and Auli 2019)."""
         if not self.cutoffs:
@@ -411,7 +421,7 @@ class Model(torch.nn.Module):
             parts.append(of_head[..., words + c : words + c + 1] + torch.log_softmax(x @ projection.T @ table.T, -1))
         return torch.cat(parts, -1)
 
-    def torch_adaptive_nll(self, x, targets):
+    def torch_adaptive_nll(self, x: Tensor, targets: Tensor) -> Tensor:
         """[R] of x [R, d], by PyTorch's own class, which has no tied weights."""
         vocabulary = self.settings["target_vocabulary"]
         softmax = torch.nn.AdaptiveLogSoftmaxWithLoss(
@@ -422,7 +432,7 @@ class Model(torch.nn.Module):
                 softmax.tail[c][theirs].weight = self.get_parameter(f"decoder.adaptive_softmax.tail.{c}.{ours}.weight")
         return -softmax(x, targets).output
 
-    def placed(self, x, stack):
+    def placed(self, x: Tensor, stack: str) -> Tensor:
         d, positions = self.settings["d_model"], self.block["positions"]
         if self.block["scale_embedding"]:
             x = math.sqrt(d) * x
@@ -432,7 +442,7 @@ class Model(torch.nn.Module):
             x = x + torch.tensor(position_table(x.shape[1], d), dtype=self.dtype)
         return self.norm(x, stack + ".layernorm_embedding") if self.block["embedding_norm"] else x
 
-    def subsample(self, frames):
+    def subsample(self, frames: Tensor) -> Tensor:
         """[rows, d] of an utterance's frames [n, features]: fairseq's Conv1dSubsampler."""
         x = frames.T[None]
         for i in range(2):
@@ -441,13 +451,13 @@ class Model(torch.nn.Module):
             x = F.glu(x, dim=1)
         return x[0].T
 
-    def subsampled(self, utterances):
+    def subsampled(self, utterances: Sequence[Any]) -> tuple[Tensor, Tensor]:
         """[B, longest, d], zeros behind each utterance's end, and the tokens that mask these: EOS, then padding. Utterances go through
         the convolutions alone, so that none depends on another's padding."""
         rows = [self.subsample(torch.tensor(u, dtype=self.dtype)) for u in utterances]
         return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True), pad([[EOS] * len(r) for r in rows], self.padding)
 
-    def encode(self, x, source, source_mask):
+    def encode(self, x: Tensor, source: Tensor, source_mask: Tensor) -> Tensor:
         """`x` [B, S, d]: the source with positions; `source` [B, S]: padding where it has ended."""
         residual = self.encoder_residual
         self.real, self.next_omega = source != self.padding, 1.0
@@ -467,7 +477,7 @@ class Model(torch.nn.Module):
             return self.get_parameter("encoder.scale") * (x - self.get_parameter("encoder.shift"))
         return self.closed(x, residual, "encoder")
 
-    def decode(self, target_input, encoder_output, source_mask):
+    def decode(self, target_input: Tensor, encoder_output: Tensor | None, source_mask: Tensor | None) -> Tensor:
         x, residual = self.embed(target_input, self.target_name, "decoder"), self.decoder_residual
         self.real, self.next_omega = target_input != self.padding, 1.0
         self.second = residual.second_gain * x
@@ -489,7 +499,7 @@ class Model(torch.nn.Module):
         x = self.shifted(self.combination(outputs, residual, "decoder"), residual, "decoder.shift")
         return self.closed(x, residual, "decoder")
 
-    def outputs_of(self, source, target_input):
+    def outputs_of(self, source: Any, target_input: Tensor) -> Tensor:
         """The decoder's [B, T, d] of padded tokens [B, S] and [B, T]; `source` None: of the target alone; of speech a list of frames
         [n, features]. Of an encoder alone the encoder's [B, S, d]; it does not read `target_input`."""
         # A target row never looks past itself, so that padding behind a target needs no mask.
@@ -504,16 +514,15 @@ class Model(torch.nn.Module):
         encoder_output = self.encode(x, source, source_mask)
         return self.decode(target_input, encoder_output, source_mask) if self.has_decoder else encoder_output
 
-    def log_probabilities(self, source, target_input):
+    def log_probabilities(self, source: Any, target_input: Tensor) -> Tensor:
         """[B, T, V]; arguments of outputs_of."""
         return self.log_softmax(self.outputs_of(source, target_input))
 
-    def loss(self, sentences):
+    def loss(self, sentences: Pairs) -> tuple[Tensor, Tensor]:
         """Mean smoothed loss over the target tokens of [(source, target), …], both with </s>; each target row's nll. Of an encoder
         alone a target is as long as its source: the tokens that masks hide, padding elsewhere."""
-        source = [s for s, _ in sentences] if self.has_encoder else None
-        if self.has_encoder and not self.reads_speech:
-            source = pad(source, self.padding)
+        sources = [s for s, _ in sentences]
+        source = None if not self.has_encoder else sources if self.reads_speech else pad(sources, self.padding)
         target = pad([t for _, t in sentences], self.padding)
         target_input = pad([[self.settings.get("start_token", EOS)] + t[:-1] for _, t in sentences], self.padding)
         x, targets = self.outputs_of(source, target_input)[target != self.padding], target[target != self.padding]

@@ -5,11 +5,14 @@ NAME.json: "model" (sizes, and each stack's method field by field), "vocabularie
 tools/checkpoint/export.md says how to compute with them.
 """
 
+from __future__ import annotations
+
 import json
 import math
 import os
 import re
 from dataclasses import dataclass, field
+from typing import Any, Iterable
 
 import numpy as np
 
@@ -21,13 +24,13 @@ from hadal_torch.tokenizer import check_rows
 
 @dataclass
 class PlainModel:
-    model: dict  # ModelOptions under their C++ names (layers/model_options.h); "encoder" and "decoder" are objects
-    weights: "dict[str, np.ndarray]"
+    model: dict[str, Any]  # ModelOptions under their C++ names (layers/model_options.h); "encoder" and "decoder" are objects
+    weights: "dict[str, np.ndarray[Any, Any]]"
     vocabularies: "dict[str, bytes]"  # file name → contents: vocabulary.*, or source.vocabulary.* and target.vocabulary.*, or tokenizer.json
     step: int = 0
     update: int = 0
     config: str = ""  # the run's config, text of configs/run.proto
-    facts: dict = field(default_factory=dict)  # what else the JSON holds
+    facts: dict[str, Any] = field(default_factory=dict[str, Any])  # what else the JSON holds
 
     def stacks(self) -> "list[str]":
         return [stack for stack in ("encoder", "decoder") if self.model[f"{stack}_layers"] > 0]
@@ -41,13 +44,13 @@ class PlainModel:
 
     def reserved_ids(self) -> bool:
         """Whether ids 0 to 3 are hadal's special tokens; else all ids are a tokenizer.json's."""
-        return self.model.get("reserved_ids", True)
+        return bool(self.model.get("reserved_ids", True))
 
     def text_ends(self) -> "tuple[int, int]":
         """The decoder's first input, and the token that ends a text."""
         return self.model.get("start_token", 2), self.model.get("end_token", 2)
 
-    def table(self, which: str) -> np.ndarray:
+    def table(self, which: str) -> np.ndarray[Any, Any]:
         """[vocabulary, d_model] of "source", "target" or "output", whichever name it is stored under."""
         if self.model.get("frame_width", 0) > 0:
             raise Refusal("the model reads speech, and only hadal_torch.Model computes its front end; other formats are for text")
@@ -101,10 +104,10 @@ def write_plain(path: str, plain: PlainModel) -> None:
         json.dump(facts, file, indent=2)
 
 
-def branch_growth(model: dict, update: int) -> float:
+def branch_growth(model: dict[str, Any], update: int) -> float:
     """The factor of every branch at `update` (BranchNorm and its relatives; layers/model_options.h)."""
-    kind, k = model["branch_growth"], model["branch_growth_steepness"]
-    t = update / model["branch_growth_updates"]
+    kind, k = model["branch_growth"], float(model["branch_growth_steepness"])
+    t = update / float(model["branch_growth_updates"])
     if kind == "linear":
         return min(1.0, t)
     if kind == "exponential":
@@ -116,7 +119,7 @@ def branch_growth(model: dict, update: int) -> float:
 DEPTH_RULES = {"flat": None, "inverse_sqrt": lambda l, n: l**-0.5, "from_top": lambda l, n: 1 / (n - l + 1)}
 
 
-def position_table(count: int, d: int) -> np.ndarray:
+def position_table(count: int, d: int) -> np.ndarray[Any, Any]:
     """[count, d] float64, positions 2, 3, …: sin(p·w) | cos(p·w), w_i = 10000^(−i / (d/2 − 1)); a zero column where d is odd."""
     half = d // 2
     w = np.exp(np.arange(half) * -(math.log(10000.0) / (half - 1)))
@@ -134,7 +137,7 @@ VASWANI = {"norm": "layer", "norm_epsilon": 1e-5, "norm_shift": True, "activatio
            "initial_deviation": 0.0, "initial_depth_factor": False}
 
 
-def block_of(model: dict) -> dict:
+def block_of(model: dict[str, Any]) -> dict[str, Any]:
     """Every field of the block, with the numbers of key/value heads and of a head's columns."""
     block = {**VASWANI, **model.get("block", {})}
     return {**block, "kv_heads": block["kv_heads"] or model["heads"], "head_width": block["head_width"] or model["d_model"] // model["heads"]}
@@ -153,7 +156,7 @@ _STACK = {
 }
 
 
-def plain_settings(pre_norm: bool, **sizes) -> dict:
+def plain_settings(pre_norm: bool, **sizes: Any) -> dict[str, Any]:
     """The settings ("model") of a plain Post-LN or Pre-LN Transformer. `sizes`: the fields without a default here."""
     stack = {**_STACK, "norm": "pre" if pre_norm else "post"}
     return {"encoder_layers": 0, "decoder_layers": 0, "d_model": 0, "d_ff": 0, "heads": 0, "source_vocabulary": 0,
@@ -163,18 +166,18 @@ def plain_settings(pre_norm: bool, **sizes) -> dict:
             "branch_growth_steepness": 0.0}
 
 
-def plain_shapes(model: dict) -> "dict[str, tuple[int, ...]]":
+def plain_shapes(model: dict[str, Any]) -> "dict[str, tuple[int, ...]]":
     """name → shape of every weight of a plain Transformer: an encoder-decoder, a language model, or an encoder alone; any block."""
     d, hidden, block = model["d_model"], model["d_ff"], block_of(model)
     queries, keys = model["heads"] * block["head_width"], block["kv_heads"] * block["head_width"]
     shapes: "dict[str, tuple[int, ...]]" = {}
 
-    def linear(name, rows, columns):
+    def linear(name: str, rows: int, columns: int) -> None:
         shapes[name + ".weight"] = (rows, columns)
         if block["biases"] == "all" or (block["biases"] == "qkv" and name.endswith(("q_proj", "k_proj", "v_proj"))):
             shapes[name + ".bias"] = (rows,)
 
-    def norm(name, width=d):
+    def norm(name: str, width: int = d) -> None:
         for kind in ("weight", "bias") if block["norm_shift"] else ("weight",):
             shapes[f"{name}.{kind}"] = (width,)
 
@@ -211,7 +214,7 @@ def plain_shapes(model: dict) -> "dict[str, tuple[int, ...]]":
     return shapes
 
 
-def layer_counts(origin: str, names) -> "dict[str, int]":
+def layer_counts(origin: str, names: Iterable[str]) -> "dict[str, int]":
     """The numbers of layers of the encoder and the decoder whose weights have these names. Raises Refusal if one between is missing."""
     counts = {}
     for stack in ("encoder", "decoder"):
@@ -223,7 +226,7 @@ def layer_counts(origin: str, names) -> "dict[str, int]":
     return counts
 
 
-def check_layers(settings: str, wanted: "dict[str, int]", origin: str, names) -> None:
+def check_layers(settings: str, wanted: "dict[str, int]", origin: str, names: Iterable[str]) -> None:
     """Raises Refusal if the `wanted` numbers of layers, which `settings` gives, are not those of the weights of `origin`. Before
     anything is made for each layer."""
     for stack, count in layer_counts(origin, names).items():
@@ -231,7 +234,7 @@ def check_layers(settings: str, wanted: "dict[str, int]", origin: str, names) ->
             raise Refusal(f"{settings} says {wanted[stack]} {stack} layers, {origin} has weights of {count}")
 
 
-def require_finite(origin: str, weights: "dict[str, np.ndarray]") -> None:
+def require_finite(origin: str, weights: "dict[str, np.ndarray[Any, Any]]") -> None:
     """Raises Refusal, naming the weight, for a NaN or an infinity."""
     for name, value in weights.items():
         finite = np.isfinite(value)
@@ -241,7 +244,7 @@ def require_finite(origin: str, weights: "dict[str, np.ndarray]") -> None:
                           "computes nothing of use; to study it, give --allow-nonfinite")
 
 
-def check_weights(origin: str, model: dict, weights: "dict[str, np.ndarray]") -> None:
+def check_weights(origin: str, model: dict[str, Any], weights: "dict[str, np.ndarray[Any, Any]]") -> None:
     """Raises Refusal, by name, for a weight that is missing, unknown or of another shape than the settings say."""
     shapes = plain_shapes(model)
     for name, shape in shapes.items():
@@ -254,7 +257,7 @@ def check_weights(origin: str, model: dict, weights: "dict[str, np.ndarray]") ->
         raise Refusal(f"{origin} has {len(unknown)} weights that a plain Transformer lacks, the first {unknown[0]}")
 
 
-def deduplicate_tables(origin: str, weights: "dict[str, np.ndarray]") -> str:
+def deduplicate_tables(origin: str, weights: "dict[str, np.ndarray[Any, Any]]") -> str:
     """Removes embedding tables that are copies, and returns the sharing: "all", "decoder" or "none"."""
     source, target, output = "encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "decoder.output_projection.weight"
     if source not in weights:

@@ -4,15 +4,18 @@ tensors.read_safetensors.
 Checksums are not verified: `hadal checkpoint verify` and `hadal train` do that.
 """
 
+from __future__ import annotations
+
 import json
 import os
+from typing import Any, Iterator
 
 import numpy as np
 
 from hadal_torch.tensors import read_safetensors
 
 
-def read_checkpoint(directory: str, kind: str = "weight") -> "dict[str, np.ndarray]":
+def read_checkpoint(directory: str, kind: str = "weight") -> "dict[str, np.ndarray[Any, Any]]":
     """name → float32 array of a checkpoint; `kind`: "weight", or Adam's "adam_m" or "adam_v". Where Muon updates a matrix, its
     "adam_m" is the momentum (a mean, as torch.optim.Muon's momentum_buffer), and it has no "adam_v".
 
@@ -20,7 +23,7 @@ def read_checkpoint(directory: str, kind: str = "weight") -> "dict[str, np.ndarr
     """
     with open(os.path.join(directory, "manifest.json"), encoding="utf-8") as file:
         manifest = json.load(file)
-    slices: dict = {}
+    slices: dict[str, Any] = {}
     for part in manifest["files"]:
         for key, value in read_safetensors(os.path.join(directory, part["name"])).items():
             found_kind, name, index = key.split("/")
@@ -34,7 +37,7 @@ _RECORD = np.dtype([("first_token", "<i8"), ("prefix_tokens", "<i4"), ("source_t
                     ("corpus_id", "<i4"), ("weight", "<f4"), ("reserved", "<u4")])
 
 
-def read_corpus(prefix: str):
+def read_corpus(prefix: str) -> "Iterator[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]":
     """Yields (source, target) of every sample of PREFIX.json, int32 ids without </s>; a prefix of tags belongs to the source.
     Of speech the source is float32 [frames, filters].
 

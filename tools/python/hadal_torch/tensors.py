@@ -3,10 +3,13 @@
 Format: 8 bytes with the header's length, a JSON header name → {"dtype", "shape", "data_offsets"}, the tensors' bytes.
 """
 
+from __future__ import annotations
+
 import json
 import math
 import os
 import struct
+from typing import Any
 
 import numpy as np
 
@@ -18,13 +21,13 @@ _MOST_HEADER = 100_000_000  # bytes; the reference implementation's limit
 _MOST_DIMENSIONS = 8
 
 
-def _to_float32(data: bytes, dtype: str) -> np.ndarray:
+def _to_float32(data: bytes, dtype: str) -> np.ndarray[Any, Any]:
     if dtype == "BF16":  # the upper half of a float32
         return (np.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4")
     return np.frombuffer(data, {"F32": "<f4", "F16": "<f2", "F64": "<f8"}[dtype]).astype(np.float32)
 
 
-def _place(path: str, name: str, entry) -> "tuple[int, int, str, list[int], str]":
+def _place(path: str, name: str, entry: object) -> "tuple[int, int, str, list[int], str]":
     """(begin, end, name, shape, type) of an entry whose shape has the size of its place."""
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
         raise damaged(f"{path}: {name} has not exactly dtype, shape and data_offsets")
@@ -40,7 +43,7 @@ def _place(path: str, name: str, entry) -> "tuple[int, int, str, list[int], str]
     return begin, end, name, shape, dtype
 
 
-def read_safetensors(path: str) -> "dict[str, np.ndarray]":
+def read_safetensors(path: str) -> "dict[str, np.ndarray[Any, Any]]":
     """name → float32 array. Raises Refusal, naming file and tensor, for a damaged file or a type that is no float."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -65,9 +68,9 @@ def read_safetensors(path: str) -> "dict[str, np.ndarray]":
     return tensors
 
 
-def write_safetensors(path: str, tensors: "dict[str, np.ndarray]") -> None:
+def write_safetensors(path: str, tensors: "dict[str, np.ndarray[Any, Any]]") -> None:
     """Writes float32 tensors, with the metadata that transformers asks for."""
-    header: dict = {"__metadata__": {"format": "pt"}}
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     at = 0
     for name, tensor in tensors.items():
         header[name] = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": [at, at + 4 * tensor.size]}

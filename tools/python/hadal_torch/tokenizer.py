@@ -5,6 +5,8 @@ Ids are hadal's: <s> 0, <pad> 1, </s> 2, <unk> 3, then the model's other pieces,
 tokenizer.json are its own.
 """
 
+from __future__ import annotations
+
 import base64
 import itertools
 import json
@@ -14,6 +16,7 @@ import struct
 import sys
 import unicodedata
 from dataclasses import dataclass, field
+from typing import Any, Iterator
 
 from hadal_torch.inputs import parse_json
 from hadal_torch.refusal import Refusal, damaged
@@ -26,7 +29,7 @@ _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 2, 3, 4, 6  # types of a piece
 _RESERVED_SCORE = -1e5
 
 
-def _fields(message: bytes):
+def _fields(message: bytes) -> "Iterator[tuple[int, Any]]":
     """(number, value) of each field of a serialised Protobuf message: int, or bytes."""
     at = 0
 
@@ -172,8 +175,8 @@ def _parse_sentencepiece(contents: bytes) -> Vocabulary:
     24 treat_whitespace_as_suffix, 26 allow_whitespace_only_pieces, 35 byte_fallback, 46–48 names}, 3 NormalizerSpec
     {1 name, 2 precompiled_charsmap, 3 add_dummy_prefix, 4 remove_extra_whitespaces}."""
     pieces = []
-    trainer: dict = {}
-    normalizer: dict = {}
+    trainer: "dict[int, Any]" = {}
+    normalizer: "dict[int, Any]" = {}
     for number, value in _fields(contents):
         if number == 1:
             piece = dict(_fields(value))
@@ -222,15 +225,15 @@ def _unknown_in_reserved(vocabulary: Vocabulary) -> str:
     return "".join(sorted(set("".join(SPECIAL)) - set(known)))
 
 
-def _added_token(i: int, content: str) -> dict:
+def _added_token(i: int, content: str) -> dict[str, Any]:
     return {"id": i, "content": content, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
 
 
-def _added(vocabulary: Vocabulary) -> "list[dict]":
+def _added(vocabulary: Vocabulary) -> "list[dict[str, Any]]":
     return [_added_token(i, vocabulary.tokens[i]) for i in [*range(len(SPECIAL)), *vocabulary.control]]
 
 
-def tokenizer_json(vocabulary: Vocabulary, ends: bool = True) -> dict:
+def tokenizer_json(vocabulary: Vocabulary, ends: bool = True) -> dict[str, Any]:
     """The vocabulary for Hugging Face's tokenizers: the same ids as hadal's, with </s> at the end, or in front (a language model's prompt). A language tag that
     stands in the text becomes the tag's id, as in M2M100's and NLLB's tokenizers. (In hadal only options set tags, never text.)"""
     kinds = ("dictionary", "unigram", "bpe")
@@ -239,20 +242,20 @@ def tokenizer_json(vocabulary: Vocabulary, ends: bool = True) -> dict:
     if odd:
         raise Refusal(f"the SentencePiece model has {' and '.join(odd)}, and a tokenizer.json would cut the text differently; "
                       "--format ctranslate2 and fairseq take the SentencePiece model itself")
-    end = {"SpecialToken": {"id": "</s>", "type_id": 0}}
+    end: "dict[str, Any]" = {"SpecialToken": {"id": "</s>", "type_id": 0}}
     first, second = ([sequence, end] if ends else [end, sequence] for sequence in ({"Sequence": {"id": name, "type_id": 0}} for name in "AB"))
-    tokenizer = {
+    tokenizer: "dict[str, Any]" = {
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": _added(vocabulary),
         "post_processor": {
             "type": "TemplateProcessing", "single": first, "pair": [*first, *second],
             "special_tokens": {"</s>": {"id": "</s>", "ids": [2], "tokens": ["</s>"]}}},
     }
     if vocabulary.kind == "dictionary":  # white space is Unicode's, and the separators U+001C to U+001F, as in Python
-        words = {"type": "Split", "pattern": {"Regex": "[\\s\\x1c-\\x1f]+"}, "behavior": "Removed", "invert": False}
-        model = {"type": "WordLevel", "vocab": {token: i for i, token in enumerate(vocabulary.tokens)}, "unk_token": "<unk>"}
+        words: "dict[str, Any]" = {"type": "Split", "pattern": {"Regex": "[\\s\\x1c-\\x1f]+"}, "behavior": "Removed", "invert": False}
+        model: "dict[str, Any]" = {"type": "WordLevel", "vocab": {token: i for i, token in enumerate(vocabulary.tokens)}, "unk_token": "<unk>"}
         reserved = {"type": "Replace", "pattern": {"Regex": "(?<!\\S)<(/?s|pad)>(?!\\S)"}, "content": "<unk>"}  # as hadal reads them
         return {**tokenizer, "normalizer": reserved, "pre_tokenizer": words, "decoder": None, "model": model}
-    normalizers: "list[dict]" = []
+    normalizers: "list[dict[str, Any]]" = []
     if vocabulary.normalization.removeprefix("nmt_").removesuffix("_cf") == "nfkc":
         # SentencePiece composes what tokenizers' Precompiled misses: sequences of six bytes or more, half-width kana with a mark.
         normalizers.append({"type": "NFC"})
@@ -264,7 +267,7 @@ def tokenizer_json(vocabulary: Vocabulary, ends: bool = True) -> dict:
     if vocabulary.remove_extra_whitespaces:
         normalizers += [{"type": "Replace", "pattern": {"Regex": "\\A +| +\\z"}, "content": ""},
                         {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}]
-    space = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always" if vocabulary.dummy_prefix else "never",
+    space: "dict[str, Any]" = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always" if vocabulary.dummy_prefix else "never",
              "split": True}
     words = space
     if vocabulary.dummy_prefix and not vocabulary.remove_extra_whitespaces:  # Metaspace adds none in front of a space

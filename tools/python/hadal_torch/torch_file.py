@@ -9,6 +9,8 @@ which fairseq stores). A pickle is a program that calls what it names; here it c
 A tensor is _rebuild_tensor_v2(storage, offset, shape, strides, …), its storage a persistent id ("storage", type, key, device, elements).
 """
 
+from __future__ import annotations
+
 import argparse
 import collections
 import math
@@ -17,6 +19,7 @@ import pickle
 import struct
 import zipfile
 import zlib
+from typing import IO, Any
 
 import numpy as np
 
@@ -34,10 +37,10 @@ _DAMAGE = (pickle.UnpicklingError, zipfile.BadZipFile, EOFError, struct.error, K
 class _Ignored:
     """Stands for values of which nothing is read: devices, NumPy's scalars."""
 
-    def __init__(self, *_):
+    def __init__(self, *_: object):
         pass
 
-    def __setstate__(self, _):
+    def __setstate__(self, _: object) -> None:
         pass
 
 
@@ -46,20 +49,20 @@ class _Storage:
         self.type_name, self.elements, self.data = type_name, elements, np.empty(0)
 
     @property
-    def bytes(self) -> int:
+    def size(self) -> int:
         return self.elements * np.dtype(_TYPES[self.type_name]).itemsize
 
-    def fill(self, data: "bytes") -> None:
-        if len(data) != self.bytes:
+    def fill(self, data: bytes) -> None:
+        if len(data) != self.size:
             raise ValueError(f"a storage of {self.elements} elements has {len(data)} bytes")
         self.data = np.frombuffer(data, _TYPES[self.type_name])
 
 
 class _Tensor:
-    def __init__(self, storage: _Storage, offset: int, shape: tuple, strides: tuple, *_):
+    def __init__(self, storage: _Storage, offset: int, shape: tuple[Any, ...], strides: tuple[Any, ...], *_: object):
         self.storage, self.offset, self.shape, self.strides = storage, offset, shape, strides
 
-    def array(self) -> np.ndarray:
+    def array(self) -> np.ndarray[Any, Any]:
         """A copy. Raises ValueError if it reaches beyond its storage."""
         data = self.storage.data
         numbers = (self.offset, *self.shape, *self.strides)
@@ -77,12 +80,12 @@ class _Tensor:
         return view.copy()
 
 
-def _parameter(tensor, *_):
+def _parameter(tensor: _Tensor, *_: object) -> _Tensor:
     return tensor
 
 
 # What a pickle may name, and what stands for it here.
-_ALLOWED = {
+_ALLOWED: "dict[tuple[str, str], Any]" = {
     ("torch._utils", "_rebuild_tensor"): _Tensor, ("torch._utils", "_rebuild_tensor_v2"): _Tensor,
     ("torch._utils", "_rebuild_parameter"): _parameter, ("torch.nn.parameter", "Parameter"): _parameter,
     ("collections", "OrderedDict"): collections.OrderedDict, ("argparse", "Namespace"): argparse.Namespace,
@@ -92,12 +95,12 @@ _ALLOWED = {
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, file):
+    def __init__(self, file: IO[bytes]):
         super().__init__(file, encoding="utf-8")
         self.storages: "dict[str, _Storage]" = {}
-        self.classes: dict = {}
+        self.classes: "dict[tuple[str, str], type]" = {}
 
-    def find_class(self, module, name):
+    def find_class(self, module: str, name: str) -> Any:
         if module == "torch" and name in _TYPES:
             return name
         if (module, name) not in _ALLOWED:
@@ -108,14 +111,14 @@ class _Unpickler(pickle.Unpickler):
             return found
         return self.classes.setdefault((module, name), type(name, (found,), {}))  # a pickle may set attributes of a class
 
-    def persistent_load(self, pid):
+    def persistent_load(self, pid: Any) -> _Storage:
         kind, type_name, key, _, elements = pid[:5]
         if kind != "storage" or (len(pid) > 5 and pid[5] is not None):
             raise ValueError(f"an unknown kind of storage, {kind}")
         return self.storages.setdefault(str(key), _Storage(type_name, int(elements)))
 
 
-def _read_zip(file):
+def _read_zip(file: IO[bytes]) -> Any:
     with zipfile.ZipFile(file) as archive:
         entries = archive.infolist()
         names = [entry.filename for entry in entries]
@@ -134,13 +137,13 @@ def _read_zip(file):
             unpickler = _Unpickler(pickled)
             value = unpickler.load()
         for key, storage in unpickler.storages.items():
-            if archive.getinfo(f"{root}data/{key}").file_size != storage.bytes:
+            if archive.getinfo(f"{root}data/{key}").file_size != storage.size:
                 raise ValueError(f"a storage of {storage.elements} elements is of another size")
             storage.fill(archive.read(f"{root}data/{key}"))
     return value
 
 
-def _read_sequence(file):
+def _read_sequence(file: IO[bytes]) -> Any:
     if _Unpickler(file).load() != _MAGIC:
         raise ValueError("no magic number")
     _Unpickler(file).load()
@@ -152,13 +155,13 @@ def _read_sequence(file):
         (elements,) = struct.unpack("<q", file.read(8))
         if elements != storage.elements:
             raise ValueError(f"a storage of {storage.elements} elements has {elements}")
-        if storage.bytes > os.fstat(file.fileno()).st_size:
+        if storage.size > os.fstat(file.fileno()).st_size:
             raise ValueError(f"a storage of {storage.elements} elements has more bytes than the file")
-        storage.fill(file.read(storage.bytes))
+        storage.fill(file.read(storage.size))
     return value
 
 
-def _arrays(value, seen: dict):
+def _arrays(value: Any, seen: "dict[int, Any]") -> Any:
     """`value` with its tensors as arrays; what occurs several times is converted once, in `seen`."""
     if id(value) in seen:
         return seen[id(value)]
@@ -173,7 +176,7 @@ def _arrays(value, seen: dict):
     return seen[id(value)]
 
 
-def read_torch_file(path: str):
+def read_torch_file(path: str) -> Any:
     """The object that torch.save wrote. Raises Refusal for what is not on the list, and for damage."""
     with open_regular(path) as file:
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import statistics
 from collections.abc import Callable, Sequence
+from typing import Any, Tuple
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from pyhadal.instruments import norm_gradient_ratios
 from pyhadal.plot import Series, lines
 from pyhadal.run import Run
 
-Points = "tuple[np.ndarray, np.ndarray]"  # x and y
+Points = Tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]  # x and y
 _NLL = "nll, nats per target token"
 _DEPTH = "sublayer, encoder then decoder"
 _MOST_BLOCKS = 40  # of a smoothed curve
@@ -74,11 +75,11 @@ def _nothing() -> Points:
     return np.array([]), np.array([])
 
 
-def _positive(values: np.ndarray) -> np.ndarray:
+def _positive(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.where(values > 0, values, np.nan)  # what a logarithmic axis can show
 
 
-def merge(points: "Sequence[Points]") -> "tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]":
+def merge(points: "Sequence[Points]") -> "tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]":
     """x, mean, least and greatest y of several curves, at the x that all of them have."""
     common = sorted(set.intersection(*(set(x.tolist()) for x, _ in points)))
     rows = np.array([[dict(zip(x.tolist(), y))[at] for at in common] for x, y in points]).reshape(len(points), len(common))
@@ -86,12 +87,12 @@ def merge(points: "Sequence[Points]") -> "tuple[np.ndarray, np.ndarray, np.ndarr
 
 
 def _series(name: str, colour: int, entry: "Entry | None", points: "Callable[[Run], Points]") -> "Series | None":
-    runs: "list[ComparedRun]" = [run for run in entry.runs if run.run is not None] if entry else []
-    curves = [curve for curve in (points(run.run) for run in runs) if len(curve[0])]
+    runs = [run.run for run in entry.runs if run.run is not None] if entry else []
+    curves = [curve for curve in map(points, runs) if len(curve[0])]
     if not curves:
         return None
     if len(curves) == 1:
-        return Series(name, *curves[0], colour=colour)
+        return Series(name, curves[0][0], curves[0][1], colour=colour)
     x, y, low, high = merge(curves)
     return Series(f"{name} ({len(curves)} seeds)", x, y, colour=colour, low=low, high=high) if len(x) else None
 
@@ -104,15 +105,15 @@ def hold_back(series: "list[Series]") -> "list[Series]":
     ceiling = 1.5 * statistics.median_high(starts)
     held = []
     for one in series:
-        leaves = bool((~(one.y <= ceiling)).any())
+        leaves = bool((~(np.asarray(one.y) <= ceiling)).any())
         held.append(dataclasses.replace(
             one, name=one.name + (" (leaves the picture)" if leaves else ""), y=_below(one.y, ceiling),
             low=None if one.low is None else _below(one.low, ceiling), high=None if one.high is None else _below(one.high, ceiling)))
     return held
 
 
-def _below(values: np.ndarray, ceiling: float) -> np.ndarray:
-    return np.where(values <= ceiling, values, ceiling)  # also for a loss that is not finite
+def _below(values: "Sequence[float] | np.ndarray[Any, Any]", ceiling: float) -> np.ndarray[Any, Any]:
+    return np.where(np.asarray(values) <= ceiling, values, ceiling)  # also for a loss that is not finite
 
 
 class _Pictures:

@@ -1,8 +1,6 @@
 """Reports the runs of a comparison: what is wrong with them, tables of results, BLEU and its significance, curves.
 
-    python3 -m pyhadal compare DIR [--test-reference FILE]
-
-Reads DIR/grid.json, which `hadal compare` writes (tools/compare/comparison_result.h), and the runs. Writes
+Reads DIR/grid.json, which `hadal compare` writes (compare_grid.py), and the runs. Writes
 DIR/comparison.html, .md and .json, and every table as DIR/tables/NAME.csv and .tex. A table has the first axis in its rows
 and the second in its columns; each combination of further axes has tables of its own. Runs that differ in their seed alone
 are one cell: their mean ± standard deviation.
@@ -10,26 +8,26 @@ are one cell: their mean ± standard deviation.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import functools
 import json
 import os
 import re
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
-from sacrebleu.metrics import BLEU
+from sacrebleu.metrics.bleu import BLEU
 
 from pyhadal import page
 from pyhadal.files import write_whole
+from pyhadal.grid_runs import TRANSLATION
 from pyhadal.instruments import INSTRUMENTS, read_instruments
 from pyhadal.refusal import Refusal
 from pyhadal.run import Run
 from pyhadal.significance import METHOD, ScoredText, p_values, read_lines, score_text
 from pyhadal.table import Cell, Table
 
-TRANSLATION = "test.translation"  # in a run's directory
 SIGNIFICANT = 0.05
 _MARKS = {"trains": "good", "between": "fair", "too short": "fair", "fails": "bad", "diverged": "bad"}
 _INSTRUMENT_NOTE = (
@@ -43,14 +41,14 @@ _INSTRUMENT_NOTE = (
 class ComparedRun:
     """One run of the grid. `record`: what grid.json says of it; without steps if it has not run."""
 
-    record: dict
+    record: dict[str, Any]
     directory: str
     log: str
     translation: "ScoredText | None" = None
 
     @property
     def name(self) -> str:
-        return self.record["name"]
+        return str(self.record["name"])
 
     @property
     def state(self) -> str:
@@ -75,7 +73,7 @@ class ComparedRun:
     @functools.cached_property
     def diagnoses(self) -> "list[str]":
         """What hadal found wrong with the run and has not found to be over, as "step 60: …"."""
-        found = {}
+        found: "dict[str, str]" = {}
         for record in [] if self.run is None else self.run.diagnoses.to_dict("records"):
             step, text = record["step"], record["text"]
             kind = _diagnosis_kind(text)
@@ -88,7 +86,7 @@ class ComparedRun:
     @property
     def verdict(self) -> str:
         """"" for a run that trains or of which nothing is known; a diagnosis says more than "too short"."""
-        verdict = self.record.get("verdict", "not known")
+        verdict = str(self.record.get("verdict", "not known"))
         if self.state == "failed" and self.steps is None:
             return "error"
         if verdict in ("trains", "not known"):
@@ -149,7 +147,7 @@ class Comparison:
     title: str
     note: str
     rule: "dict[str, float]"
-    axes: "list[dict]"  # name, labels; without those of seeds
+    axes: "list[dict[str, Any]]"  # name, labels; without those of seeds
     seeds: int          # values of the seed axes
     runs: "list[ComparedRun]"
     panels: "list[Panel]"
@@ -203,17 +201,17 @@ def load(directory: str, reference: str = "") -> Comparison:
 
 
 def _entries(runs: Iterable[ComparedRun], shown: Sequence[int]) -> "list[Entry]":
-    found: dict = {}
+    found: "dict[tuple[str, ...], Entry]" = {}
     for run in runs:
         labels = tuple(run.record["labels"][i] for i in shown)
         found.setdefault(labels, Entry(labels, [])).runs.append(run)
     return list(found.values())
 
 
-def _panels(axes: "list[dict]", entries: "Iterable[Entry]") -> "list[Panel]":
+def _panels(axes: "list[dict[str, Any]]", entries: "Iterable[Entry]") -> "list[Panel]":
     rows = axes[0]["labels"] if axes else [""]
     columns = axes[1]["labels"] if len(axes) > 1 else [""]
-    panels: dict = {}
+    panels: dict[str, Any] = {}
     order = [axis["labels"] for axis in axes]
     for entry in sorted(entries, key=lambda entry: [order[i].index(label) for i, label in enumerate(entry.labels)][2:]):
         name = ",".join(f"{axis['name']}={label}" for axis, label in list(zip(axes, entry.labels))[2:])
@@ -301,7 +299,7 @@ def _bleu_cell(entry: "Entry | None") -> Cell:
     return Cell(text, statistics.mean(entry.bleus), best=entry.best, mark=_mark(entry))
 
 
-def _panel_table(comparison: Comparison, panel: Panel, title: str, cell, note: str) -> Table:
+def _panel_table(comparison: Comparison, panel: Panel, title: str, cell: "Callable[[Entry | None], Cell]", note: str) -> Table:
     names = [axis["name"] for axis in comparison.axes]
     header = [f"{names[0]} \\ {names[1]}", *panel.columns] if len(names) > 1 else [names[0] if names else "", "result"]
     table = Table(header, title=f"{title}, {panel.name}" if panel.name else title, note=note)
@@ -333,7 +331,7 @@ def _bleu_note(comparison: Comparison, panel: Panel) -> str:
     return note + _seed_note(comparison) + _unlike_note(panel, lambda run: run.translation is not None)
 
 
-def _unlike_note(panel: Panel, counts) -> str:
+def _unlike_note(panel: Panel, counts: "Callable[[ComparedRun], bool]") -> str:
     note = ""
     for label in panel.columns:
         why = _unlike(run for entry in panel.column(label) for run in entry.runs if counts(run))
@@ -359,8 +357,8 @@ def _in_table_order(comparison: Comparison) -> "list[tuple[Entry, ComparedRun]]"
 
 
 def _tokens_per_second(run: ComparedRun) -> "float | None":
-    seconds = run.run.metrics["step_seconds"].sum() if run.run is not None else 0
-    return run.run.metrics["target_tokens"].sum() / seconds if seconds > 0 else None
+    seconds = float(run.run.metrics["step_seconds"].sum()) if run.run is not None else 0.0
+    return float(run.run.metrics["target_tokens"].sum()) / seconds if run.run is not None and seconds > 0 else None
 
 
 def _run_table(comparison: Comparison) -> Table:
@@ -372,7 +370,7 @@ def _run_table(comparison: Comparison) -> Table:
         rate = _tokens_per_second(run)
         table.add(run.name, run.state, _number(run.steps, ","), _number(get("loss"), "#.4g"),
                   _number(get("best_validation_nll"), "#.4g"), _number(get("best_step"), ","), _number(get("below_unigram"), ".3f"),
-                  get("verdict", "–"), _number(run.translation and run.translation.score, ".1f"), _number(entry.p, ".3f"),
+                  get("verdict", "–"), _number(run.translation.score if run.translation else None, ".1f"), _number(entry.p, ".3f"),
                   Cell("–") if rate is None else Cell(_rate(rate), rate), _number(run.record["wall_seconds"] / 3600, ".3f"),
                   _number(run.record["cpu_seconds"] / 3600, ".3f"))
     return table
@@ -406,7 +404,7 @@ def troubles(comparison: Comparison) -> "list[str]":
     return [f"{run.name}: {text}" for _, run in _in_table_order(comparison) for text in run.trouble()]
 
 
-def to_json(comparison: Comparison) -> dict:
+def to_json(comparison: Comparison) -> dict[str, Any]:
     """Every number of the page."""
     axes = comparison.axes
     cells = []
@@ -420,7 +418,8 @@ def to_json(comparison: Comparison) -> dict:
         cells.append(record)
     results = []
     for entry in (entry for panel in comparison.panels for entry in panel.entries.values()):
-        result: dict = {"labels": {axis["name"]: label for axis, label in zip(axes, entry.labels)}, "runs": [run.name for run in entry.runs]}
+        result: dict[str, Any] = {"labels": {axis["name"]: label for axis, label in zip(axes, entry.labels)},
+                                  "runs": [run.name for run in entry.runs]}
         for key, values in (("best_validation_nll", entry.values("best_validation_nll")), ("bleu", entry.bleus)):
             if values:
                 result[key] = {"mean": statistics.mean(values), "runs": len(values)}
@@ -433,16 +432,11 @@ def to_json(comparison: Comparison) -> dict:
             "test": METHOD, "results": results, "cells": cells}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("directory", metavar="DIR", help="the --out of `hadal compare`")
-    parser.add_argument("--test-reference", default="", metavar="FILE", help="reference translation of the test set")
-
-
-def run(arguments: argparse.Namespace) -> None:
+def write(out: str, reference: str = "") -> None:
+    """Writes the report of OUT/grid.json. Errors: those of `load`; OSError."""
     from pyhadal import compare_pictures
 
-    out = arguments.directory
-    comparison = load(out, arguments.test_reference)
+    comparison = load(out, reference)
     found, notes = tables(comparison), troubles(comparison)
     html = page.render("compare.html", title=comparison.title, note=comparison.note, troubles=notes, tables=found,
                        pictures=compare_pictures.draw(comparison))

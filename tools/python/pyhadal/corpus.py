@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from typing import Any, Iterable, Iterator, Sequence, Union
+from typing import Any, Container, Iterable, Iterator, Union
 
 from pyhadal import program
 from pyhadal.group import plain
@@ -46,13 +46,14 @@ class Corpus:
 def prepare(train: Any, valid: Any = None, test: Any = None, *, out: Path, direction: str = "", **options: Any) -> Corpus:
     """Makes a vocabulary and a corpus in the folder `out`. Texts (`train`, and `valid` and `test` that are held out) are one of:
 
-    - pairs: an iterable of (source, target); or a pandas DataFrame or datasets.Dataset with the columns or, in a column
-      `translation`, the keys `source` and `target`, or those that `direction` names: "de-en"
+    - pairs: an iterable of (source, target); or a DataFrame of pandas or polars, a Dataset of datasets (also streamed) or an iterable of
+      dict with the columns or, in a column `translation`, the keys `source` and `target`, or those that `direction` names: "de-en"
     - files: (SOURCE, TARGET), with line n of one the translation of line n of the other; or with `direction` one file of both
-    - texts of a language model: an iterable of str; a frame or Dataset with the column `text`; with `monolingual=True` a file
+    - texts of a language model: an iterable of str; a table as above with the column `text`; with `monolingual=True` a file
 
     A str is a path. `options`: of `hadal prepare`, with _ for -, as `vocab_size=2000, drop_duplicates=True, overwrite=True`.
-    Raises Refusal, in the program's words: what is not text, options that do not go together, a folder that has a corpus.
+    Raises Refusal, in the program's words: what is not text, as a missing value (pandas.read_csv makes one of the word "None" unless
+    keep_default_na=False), options that do not go together, a folder that has a corpus.
     """
     with tempfile.TemporaryDirectory() as folder:
         words: "list[str]" = []
@@ -77,9 +78,9 @@ def _files(text: Any, direction: str, path: str) -> "tuple[list[str], str]":
         return [os.fspath(text)], "files"
     if isinstance(text, tuple) and len(text) == 2 and all(isinstance(each, (str, os.PathLike)) for each in text):
         return [os.fspath(each) for each in text], "files"
-    kind, names = "", direction.split("-") if direction else ["source", "target"]
+    kind, names = "", (direction or "source-target").split("-")
     with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
-        for number, row in enumerate(_rows(text, names)):
+        for number, row in enumerate(_rows(text, direction)):
             this = "texts" if isinstance(row, str) else "pairs"
             if kind not in ("", this):
                 raise Refusal(f"row {number} is of {this}, those before are of {kind}; give pairs or texts")
@@ -90,25 +91,31 @@ def _files(text: Any, direction: str, path: str) -> "tuple[list[str], str]":
     return [path], kind
 
 
-def _rows(text: Any, names: "Sequence[str]") -> "Iterator[str | tuple[str, str]]":
-    """(source, target), or a text, of each row."""
-    columns = [str(name) for name in getattr(text, "column_names", None) or getattr(text, "columns", [])]
-    if "translation" in columns:
-        for row in text["translation"]:
-            yield _pair([row[name] for name in names] if set(names) <= set(row) else [], len(names))
-    elif columns and set(names) <= set(columns):
-        yield from ((str(source), str(target)) for source, target in zip(text[names[0]], text[names[1]]))
-    elif "text" in columns:
-        yield from (str(each) for each in text["text"])
-    elif columns:
-        raise Refusal(f"no columns {' and '.join(names)} or text; there are {', '.join(columns)}: name two in direction, as \"de-en\"")
-    else:
-        rows: "Iterable[Any]" = text
-        for row in rows:
-            yield row if isinstance(row, str) else _pair(plain(row), 2)
+def _rows(text: Any, direction: str) -> "Iterator[str | list[str]]":
+    """[source, target], or a text, of each row."""
+    rows: "Iterable[Any]" = text
+    named: Any = getattr(text, "column_names", None) or getattr(text, "columns", text if isinstance(text, dict) else [])
+    columns = [str(name) for name in named]
+    if columns:
+        wanted = _columns(columns, direction)
+        if any(columns.count(name) != 1 for name in wanted):
+            raise Refusal(f"a table needs the columns {' and '.join(wanted)}{'' if direction else ' or text'}, each once; there are "
+                          f"{', '.join(columns)}: name two in direction, as \"de-en\"")
+        rows = (dict(zip(wanted, values)) for values in zip(*(text[name] for name in wanted)))
+    for number, given in enumerate(rows):
+        row: Any = plain(given)
+        while isinstance(row, dict):
+            found = [plain(row.get(name)) for name in _columns(row, direction)]
+            row = found if len(found) > 1 else found[0] if isinstance(found[0], (str, dict)) else None
+        pair = isinstance(row, list) and len(row) == 2
+        if not all(isinstance(side, str) for side in (row if pair else [row])):
+            raise Refusal(f"row {number} is not a source and a target, and no text: {str(given)[:80]}; leave out rows with missing values, and "
+                          "make other values str")
+        yield row
 
 
-def _pair(row: Any, count: int) -> "tuple[str, str]":
-    if not isinstance(row, (list, tuple)) or len(row) != count or not all(isinstance(side, str) for side in row):
-        raise Refusal(f"a row is not a source and a target: {str(row)[:80]}")
-    return row[0], row[1]
+def _columns(columns: "Container[str]", direction: str) -> "list[str]":
+    """Those of a table's columns, or of a row's keys, that hold the text. Without them: those that `direction` names."""
+    names = (direction or "source-target").split("-")
+    kinds = [names, ["translation"], ["text"]][:2 if direction else 3]  # with a direction texts are pairs
+    return next((kind for kind in kinds if all(name in columns for name in kind)), names)

@@ -11,7 +11,7 @@ from pyhadal.options import number
 from pyhadal.packages import require
 from pyhadal.refusal import Refusal
 from pyhadal.run import Run
-from pyhadal.text_plot import Curve, Style, plot_curves
+from pyhadal.text_plot import Curve, Style, plot_curves, shows_colours, shows_unicode
 
 if TYPE_CHECKING:
     from pyhadal import plot
@@ -19,22 +19,28 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run directories, or metrics.jsonl files")
-    parser.add_argument("--metric", default="loss", help="a number of event step, or valid/NAME of event validation")
-    parser.add_argument("--label", action="append", default=[], help="name of each run in the legend")
+    parser.add_argument("-m", "--metric", default="loss",
+                        help="field of event step (loss, nll, learning_rate …), or valid/nll, valid/bleu … (%(default)s)")
+    parser.add_argument("-l", "--label", action="extend", nargs="+", default=[], help="name of each run in the legend")
     parser.add_argument("--width", type=number(int, 8, 1000), default=60, help="columns of the text (%(default)s)")
     parser.add_argument("--height", type=number(int, 3, 1000), default=12, help="its rows (%(default)s)")
-    parser.add_argument("--ascii", action="store_true", help="in ASCII")
-    parser.add_argument("--color", action="store_true", help="with a terminal's colours")
-    parser.add_argument("--svg", metavar="FILE", help="a picture's file, instead of text")
-    parser.add_argument("--depth", help="above it each run's sublayers over the steps")
+    parser.add_argument("--svg", metavar="FILE", help="write a picture to this file instead")
+    parser.add_argument("--depth", metavar="SERIES",
+                        help="above it each run's sublayers over the steps, as a heat map (docs/metrics.md, event depth)")
     parser.add_argument("--dark", action="store_true", help="colours for a dark page")
 
 
 def run(arguments: argparse.Namespace) -> None:
     if arguments.label and len(arguments.label) != len(arguments.runs):
         raise Refusal(f"{len(arguments.label)} labels for {len(arguments.runs)} runs; give one per run, or none")
+    if (arguments.depth or arguments.dark) and not arguments.svg:
+        raise Refusal("--depth and --dark are for pictures; give --svg FILE")
     if arguments.svg:
         require("matplotlib")
+        from pyhadal import plot
+
+        if arguments.depth and arguments.depth not in plot.DEPTH_SERIES:
+            raise Refusal(f"--depth {arguments.depth} is not one of {', '.join(plot.DEPTH_SERIES)}")
         check_outputs([arguments.svg], arguments.runs)
     runs = [Run(path) for path in arguments.runs]
     names = arguments.label or [run.name for run in runs]
@@ -42,7 +48,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.svg:
         write_whole(arguments.svg, draw(runs, names, points, arguments))
         return
-    style = Style(arguments.width, arguments.height, not arguments.ascii, arguments.color)
+    style = Style(arguments.width, arguments.height, shows_unicode(), shows_colours())
     print(plot_curves([Curve(printable(name), each) for name, each in zip(names, points)], style, arguments.metric), end="")
 
 
@@ -52,7 +58,7 @@ def draw(runs: "list[Run]", names: "list[str]", points: "list[list[tuple[float, 
 
     from pyhadal import plot
 
-    series = [plot.Series(name, *np.array(each, float).T, index, dots=len(each) == 1)
+    series = [plot.Series(name, np.array(each, float)[:, 0], np.array(each, float)[:, 1], index, dots=len(each) == 1)
               for index, (name, each) in enumerate(zip(names, points))]
     maps = [read_map(run, name, arguments.depth) for run, name in zip(runs, names)] if arguments.depth else []
     return plot.standalone(plot.curve_with_maps(series, arguments.metric, maps, arguments.depth), arguments.dark)

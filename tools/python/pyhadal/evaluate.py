@@ -15,9 +15,11 @@ import json
 import os
 import statistics
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
-from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
 
 from pyhadal import page
 from pyhadal.files import write_whole
@@ -36,7 +38,7 @@ _TOKENIZER_NOTE = ("BLEU takes the tokenizer of the target language (zh: Chinese
 class Scores:
     """One test set, a direction or a domain of one. `record`: what test_sets.json says of it. Scores from 0 to 100."""
 
-    record: dict
+    record: dict[str, Any]
     bleu: float = 0
     bleu_13a: float = 0  # by sacreBLEU's default tokenizer, whatever the language
     chrf: float = 0      # chrF++
@@ -47,11 +49,11 @@ class Scores:
 
     @property
     def source(self) -> str:
-        return self.record["source"]
+        return str(self.record["source"])
 
     @property
     def target(self) -> str:
-        return self.record["target"]
+        return str(self.record["target"])
 
     @property
     def pairs(self) -> "int | None":
@@ -95,7 +97,7 @@ def load(folder: str, against: str = "", pivot: str = "en") -> Evaluation:
         raise Refusal(f"{path}: no such file; is {folder} the --out of hadal evaluate?") from None
     except (ValueError, KeyError, TypeError) as error:
         raise Refusal(f"{path}: not written by hadal evaluate ({type(error).__name__}: {error})") from None
-    signatures: dict = {}
+    signatures: dict[str, Any] = {}
     for scores in evaluation.sets:
         score(scores, folder, against, signatures)
     evaluation.signatures = [f"{name}: {signature}" for name, signature in signatures.items()]
@@ -171,11 +173,11 @@ def means(evaluation: Evaluation) -> "list[Mean]":
 
 def _mean(what: str, sets: "list[Scores]") -> Mean:
     wrong = [each.wrong_language for each in sets if each.wrong_language is not None]
-    compared = [each for each in sets if each.other_bleu is not None]
-    significant = [each for each in compared if each.p < SIGNIFICANT]
-    return Mean(what, len(sets), *(statistics.fmean(values) for values in zip(*((each.bleu, each.bleu_13a, each.chrf) for each in sets))),
-                statistics.fmean(wrong) if wrong else None, len(compared), sum(each.bleu > each.other_bleu for each in compared),
-                sum(each.bleu > each.other_bleu for each in significant), sum(each.bleu < each.other_bleu for each in significant))
+    compared = [(each.bleu - each.other_bleu, each.p) for each in sets if each.other_bleu is not None]
+    significant = [gain for gain, p in compared if p is not None and p < SIGNIFICANT]
+    return Mean(what, len(sets), statistics.fmean(each.bleu for each in sets), statistics.fmean(each.bleu_13a for each in sets),
+                statistics.fmean(each.chrf for each in sets), statistics.fmean(wrong) if wrong else None, len(compared),
+                sum(gain > 0 for gain, _ in compared), sum(gain > 0 for gain in significant), sum(gain < 0 for gain in significant))
 
 
 def _number(value: "float | None", digits: str) -> Cell:
@@ -209,7 +211,7 @@ def notes(evaluation: Evaluation) -> "list[str]":
     return [*evaluation.signatures, _TOKENIZER_NOTE, evaluation.language_note, *(other if evaluation.other else [])]
 
 
-def to_json(evaluation: Evaluation) -> dict:
+def to_json(evaluation: Evaluation) -> dict[str, Any]:
     """Every number of the page."""
     sets = []
     for each in evaluation.sets:
@@ -233,9 +235,9 @@ def to_json(evaluation: Evaluation) -> dict:
     return {"checkpoint": evaluation.checkpoint, "signatures": evaluation.signatures, **other, "means": found, "test_sets": sets}
 
 
-def direction_bleu(sets: "Iterable[Scores]") -> "tuple[list[str], list[str], np.ndarray]":
+def direction_bleu(sets: "Iterable[Scores]") -> "tuple[list[str], list[str], np.ndarray[Any, Any]]":
     """Sources, targets, and BLEU from source (row) to target (column), the mean over domains; NaN where there is no test set."""
-    values: dict = {}
+    values: "dict[tuple[str, str], list[float]]" = {}
     for each in sets:
         values.setdefault((each.source, each.target), []).append(each.bleu)
     sources, targets = (sorted({pair[side] for pair in values}) for side in (0, 1))

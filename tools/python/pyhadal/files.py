@@ -16,7 +16,7 @@ MARK = "<!-- drawn by hadal -->"  # near the beginning of pages and pictures: a 
 LOCK = ".hadal.lock"
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _RECOGNISED = 1 << 16  # characters in which the mark is looked for
-_RUN_NAMES = {"config.resolved.textproto", "profile.textproto", "machine.textproto", "metrics.jsonl", "tb", "logs", "trace",
+_RUN_NAMES = {"config.resolved.textproto", "profile.textproto", "machine.textproto", "metrics.jsonl", "incarnations.jsonl", "tb", "logs", "trace",
               "depth_probe.safetensors", "cell.json", "checkpoints"}
 
 
@@ -66,6 +66,11 @@ def write_whole(path: str, text: str) -> None:
     Errors: Refusal for what check_outputs refuses even if it is the command's own; OSError if it cannot be written.
     """
     check_outputs([path], own=True)
+    replace_whole(path, text)
+
+
+def replace_whole(path: str, text: str) -> None:
+    """`write_whole` of a file that only its caller writes: nothing is checked."""
     folder = os.path.dirname(os.path.abspath(path))
     mask = os.umask(0)
     os.umask(mask)

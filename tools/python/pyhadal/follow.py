@@ -1,7 +1,7 @@
 """Sends the numbers of a run to MLflow or Weights & Biases while it trains, from its metrics.jsonl: nothing runs in the training process.
 
     python3 -m pyhadal follow RUN --to mlflow       MLFLOW_TRACKING_URI names the store (default: MLflow's own)
-    python3 -m pyhadal follow RUN --to wandb        WANDB_MODE=offline needs no account
+    python3 -m pyhadal follow RUN --to wandb        WANDB_MODE=offline needs no account; WANDB_PROJECT (default: hadal)
     pyhadal.train(…, track="mlflow")                the same, of a job that is started from Python
 
 Ends with the run. Every number of a step and, with the prefix valid/, of a validation keeps its step. A follower that is started
@@ -104,7 +104,7 @@ class Tracker:
 def _mlflow(run: Run) -> "tuple[Log, Callable[[], None]]":
     import mlflow
 
-    mlflow.start_run(run_name=run.name)
+    mlflow.start_run(run_name=run.name, nested=mlflow.active_run() is not None)  # within a run of the user's own
     mlflow.log_params({name: str(value)[:500] for name, value in run.config.items()})
     return lambda found, step: mlflow.log_metrics(found, step=step), lambda: mlflow.end_run()
 
@@ -112,7 +112,9 @@ def _mlflow(run: Run) -> "tuple[Log, Callable[[], None]]":
 def _wandb(run: Run) -> "tuple[Log, Callable[[], None]]":
     import wandb
 
-    tracked = wandb.init(project="hadal", name=run.name, config=run.config)
+    # create_new: a run of the user's own is not ended.
+    tracked = wandb.init(project=os.environ.get("WANDB_PROJECT", "hadal"), name=run.name, config=run.config, reinit="create_new")
+    tracked.define_metric("*", step_metric="step")  # else the axis counts lines, validations too
     return lambda found, step: tracked.log({**found, "step": step}), tracked.finish
 
 

@@ -184,7 +184,7 @@ class Conversion:
     def get(self, name: str, default: Any = None) -> Any:
         return self.options.get(name, default)
 
-    def number(self, name: str, kind: Callable, default: Any = None) -> Any:
+    def number(self, name: str, kind: type, default: Any = None) -> Any:
         """The option's number. Errors: Refusal."""
         value = self.get(name, default)
         if value is None or not isinstance(value, str):
@@ -461,8 +461,9 @@ def option_table() -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("command", nargs="+", metavar="COMMAND", help="of fairseq-train, in quotes")
-    parser.add_argument("--gpus", type=number(int, 1, 65536), default=0, help="GPUs of that job")
+    parser.add_argument("command", nargs="+", metavar="COMMAND", help="the command of fairseq-train, in single quotes")
+    parser.add_argument("--gpus", type=number(int, 1, 65536), default=0,
+                        help="GPUs of that job (default: as CUDA_VISIBLE_DEVICES in the command says, or 1)")
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -97,7 +97,9 @@ class _Unknown(Refusal, AttributeError):
 
 
 def plain(value: object) -> object:
-    """NumPy's numbers and arrays, and paths, as Python's own."""
+    """NumPy's numbers and arrays, Arrow's scalars, and paths, as Python's own."""
+    if hasattr(value, "as_py"):
+        return value.as_py()
     if hasattr(value, "tolist"):
         return value.tolist()
     if hasattr(value, "__fspath__"):

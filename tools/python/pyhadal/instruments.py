@@ -11,6 +11,7 @@ similarity, active                 means over the sublayers at the last record (
 from __future__ import annotations
 
 import numpy as np
+from typing import Any
 
 from pyhadal.run import Run
 
@@ -27,13 +28,13 @@ INSTRUMENTS = {
 }
 
 
-def norm_gradient_ratios(run: Run) -> np.ndarray:
+def norm_gradient_ratios(run: Run) -> np.ndarray[Any, Any]:
     """Of each sublayer at the first record; NaN or infinity where there is none. Empty if it was not recorded."""
     (_, before), (_, after) = run.depth("norm_input_gradient"), run.depth("norm_output_gradient")
     if not len(before) or not len(after) or before.shape[1] != after.shape[1]:
         return np.array([])
     with np.errstate(divide="ignore", invalid="ignore"):
-        return before[0] / after[0]
+        return np.asarray(before[0] / after[0])
 
 
 def read_instruments(run: Run) -> "dict[str, float]":
@@ -61,7 +62,7 @@ def read_instruments(run: Run) -> "dict[str, float]":
                 found[name] = chosen["model_update"].iloc[-1]
     for name in ("similarity", "active"):
         _, values = run.depth(name)
-        last = values[-1][np.isfinite(values[-1])] if len(values) else []
+        last = values[-1][np.isfinite(values[-1])] if len(values) else np.array([])
         if len(last):
             found[name] = last.mean()
     return {name: float(value) for name, value in found.items() if np.isfinite(value)}

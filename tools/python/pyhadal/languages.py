@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 from collections.abc import Mapping
+from typing import Any
 
 from lingua import IsoCode639_1, IsoCode639_3, Language, LanguageDetectorBuilder
 
@@ -22,7 +23,7 @@ _SAME = {"NO": "NB", "SRP": "SR", "PES": "FAS", "PRS": "FAS", "SWH": "SWA", "ZSM
          **dict.fromkeys("ARB ACM ACQ AEB AJP APC ARS ARY ARZ".split(), "ARA")}
 
 
-def _languages(code: str) -> tuple:
+def _languages(code: str) -> tuple[Any, ...]:
     """lingua's languages of a code as en, zh_cn, deu or arb_Arab; empty: it knows none."""
     base = code.split("_")[0].upper()
     base = _SAME.get(base, base)
@@ -35,7 +36,7 @@ def _languages(code: str) -> tuple:
     return ()
 
 
-def _wrong_share(detector, path: str, wanted):
+def _wrong_share(detector: Any, path: str, wanted: "tuple[Any, ...]") -> "float | None":
     with open(path, encoding="utf-8", newline="\n") as file:
         lines = [line.strip() for line in file if line.strip()]
     if not lines:

@@ -88,17 +88,14 @@ class ModelCommands:
 
     def embed(self, texts: "Sequence[str]", **options: Any) -> "np.ndarray[Any, Any]":
         """A vector of each text from an encoder alone: float32 [texts, d_model], the mean over the text's tokens (`pooling="first"`:
-        the first token's). Each call loads the model: give all texts at once. Raises Refusal as `hypotheses`."""
+        the first token's). Raises Refusal as `hypotheses`."""
         require("numpy")
         import numpy as np
 
-        with tempfile.TemporaryDirectory() as folder:
-            lines, vectors = os.path.join(folder, "texts.jsonl"), os.path.join(folder, "vectors.npy")
-            with open(lines, "w", encoding="utf-8") as file:
-                file.writelines(json.dumps({"text": text}) + "\n" for text in texts)
-            program.run(["embed", self.path, "--input", lines, "--out", vectors, *flags(options)])
-            found: "np.ndarray[Any, Any]" = np.load(vectors)
-        return found
+        # One text more, so that the width is known without any.
+        answers = self._service("embed", options, ["--input"]).ask([json.dumps({"text": text}) for text in [*texts, ""]])
+        vectors: "np.ndarray[Any, Any]" = np.array([json.loads(answer) for answer in answers], np.float32)
+        return vectors[:-1]
 
     def model(self) -> Any:
         """The model as a torch.nn.Module (hadal_torch.Model) in float32: parameters have fairseq's names, linear weights are [out, in].

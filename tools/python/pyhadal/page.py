@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Sequence
+
 import jinja2
 from markupsafe import Markup
 
@@ -17,7 +19,7 @@ def render(template: str, **values: object) -> str:
     return environment.get_template(template).render(**values)
 
 
-def markdown_page(title: str, tables: "list[Table]", notes: "list[str]" = ()) -> str:
+def markdown_page(title: str, tables: "list[Table]", notes: "Sequence[str]" = ()) -> str:
     """Tables below their titles, as GitHub's Markdown. `notes`: after the title, a list."""
     text = f"# {escape_markdown(title)}\n\n" + markdown_list(notes)
     for table in tables:
@@ -27,5 +29,5 @@ def markdown_page(title: str, tables: "list[Table]", notes: "list[str]" = ()) ->
     return text
 
 
-def markdown_list(texts: "list[str]") -> str:
+def markdown_list(texts: "Sequence[str]") -> str:
     return "".join(f"- {escape_markdown(text)}\n" for text in texts)

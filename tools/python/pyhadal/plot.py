@@ -9,7 +9,7 @@ import dataclasses
 import io
 import logging
 import re
-from typing import Sequence
+from typing import Any, Sequence
 
 import matplotlib
 import numpy as np
@@ -103,15 +103,15 @@ class Series:
     """A line, or dots, over x. `low`, `high`: a band around it, as of several seeds. `colour`: its run's number."""
 
     name: str
-    x: Sequence[float]
-    y: Sequence[float]
+    x: "Sequence[float] | np.ndarray[Any, Any]"
+    y: "Sequence[float] | np.ndarray[Any, Any]"
     colour: int = 0
     dots: bool = False
-    low: "Sequence[float] | None" = None
-    high: "Sequence[float] | None" = None
+    low: "Sequence[float] | np.ndarray[Any, Any] | None" = None
+    high: "Sequence[float] | np.ndarray[Any, Any] | None" = None
 
 
-def thin(x: np.ndarray, y: np.ndarray, columns: int = 500) -> "tuple[np.ndarray, np.ndarray]":
+def thin(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], columns: int = 500) -> "tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]":
     """At most two finite points, the lowest and the highest, of each of `columns` parts of the x range: spikes stay.
 
     One point that is not finite of each part stays too: the line is interrupted there.
@@ -132,7 +132,7 @@ def thin(x: np.ndarray, y: np.ndarray, columns: int = 500) -> "tuple[np.ndarray,
     return x[order], y[order]
 
 
-def _runs(values: np.ndarray) -> "tuple[np.ndarray, np.ndarray]":
+def _runs(values: np.ndarray[Any, Any]) -> "tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]":
     """The begins and ends of stretches of equal values."""
     changes = np.flatnonzero(np.diff(values)) + 1
     return np.concatenate([[0], changes]), np.concatenate([changes, [len(values)]])
@@ -146,7 +146,7 @@ def style_of(index: int) -> str:
     return STYLES[index // len(COLOURS) % len(STYLES)]
 
 
-def draw_series(axes, series: "Sequence[Series]") -> None:
+def draw_series(axes: Any, series: "Sequence[Series]") -> None:
     """Draws series into axes, with a legend below if there are several; it counts points that are not finite."""
     for one in series:
         x, y = np.asarray(one.x, float), np.asarray(one.y, float)
@@ -188,7 +188,7 @@ class DepthMap:
 
     name: str
     steps: Sequence[int]
-    values: np.ndarray
+    values: np.ndarray[Any, Any]
     encoder_sublayers: int = 0  # the first ones; a line separates them from the decoder's
 
 
@@ -220,7 +220,7 @@ def _maps_height(maps: "Sequence[DepthMap]") -> float:
     return 3.2 * -(-len(maps) // 3) + 0.3
 
 
-def _draw_maps(figure, maps: "Sequence[DepthMap]", title: str, unit: str, logarithmic: bool, x_label: str, y_label: str) -> None:
+def _draw_maps(figure: Any, maps: "Sequence[DepthMap]", title: str, unit: str, logarithmic: bool, x_label: str, y_label: str) -> None:
     columns = min(len(maps), 3)
     grid = figure.subplots(-(-len(maps) // columns), columns, squeeze=False)
     norm = _common_norm(maps, logarithmic)
@@ -248,7 +248,7 @@ def _common_norm(maps: "Sequence[DepthMap]", logarithmic: bool) -> Normalize:
     return (LogNorm if logarithmic else Normalize)(low, high, clip=True)
 
 
-def _draw_map(axes, one: DepthMap, norm: Normalize) -> None:
+def _draw_map(axes: Any, one: DepthMap, norm: Normalize) -> None:
     values = np.asarray(one.values, float).T  # [sublayers, records]
     pixels = matplotlib.colormaps["viridis"](norm(np.where(np.isfinite(values), values, norm.vmin)))
     pixels[np.isnan(values)] = (1, 1, 1, 0)
@@ -332,7 +332,7 @@ def timeline(kinds: "Sequence[tuple[str, str]]", rows: "Sequence[tuple[str, Sequ
         return to_svg(figure)
 
 
-def _label_spans(axes, spans: "Sequence[tuple[float, float, int, str]]", place: int) -> None:
+def _label_spans(axes: Any, spans: "Sequence[tuple[float, float, int, str]]", place: int) -> None:
     longest = max((end for _, end, _, _ in spans), default=0)
     for begin, end, _, label in spans:
         if label and end - begin > 0.02 * longest:
@@ -360,7 +360,7 @@ def standalone(svg: str, dark: bool = False) -> str:
     return f'<?xml version="1.0" encoding="utf-8"?>\n{MARK}\n{svg}'
 
 
-def matrix(rows: "Sequence[str]", columns: "Sequence[str]", values: np.ndarray, *, title: str, x_label: str, y_label: str,
+def matrix(rows: "Sequence[str]", columns: "Sequence[str]", values: np.ndarray[Any, Any], *, title: str, x_label: str, y_label: str,
            unit: str) -> str:
     """A number for each row and column, written into its field and shown as a colour; NaN: an empty field."""
     with matplotlib.rc_context(_STYLE):

@@ -9,11 +9,11 @@ import argparse
 import collections
 import json
 import os
-from typing import Iterator, Sequence
+from typing import Any, Iterator, Sequence
 
 import numpy as np
 
-from pyhadal import plot, program
+from pyhadal import incarnations, plot, program
 from pyhadal.files import check_outputs, write_whole
 from pyhadal.page import markdown_page, render
 from pyhadal.refusal import Refusal
@@ -46,14 +46,24 @@ def run(arguments: argparse.Namespace) -> None:
     paths = [stem + extension for extension in (".html", ".json", ".md")]
     check_outputs(paths, own=os.path.abspath(stem) == os.path.abspath(os.path.join(arguments.runs[0], "report")))
     options = [f"--{name}={value}" for name in ("profile", "machine") if (value := getattr(arguments, name))]
-    summary = program.summarize(arguments.runs, options)
+    summary = with_incarnations(program.summarize(arguments.runs, options))
     page = make_page(summary)
     for path, text in zip(paths, [page, json.dumps(summary, indent=2, ensure_ascii=False) + "\n", make_markdown(summary)]):
         write_whole(path, text)
         print(path)
 
 
-def make_page(summary: dict) -> str:
+def with_incarnations(summary: dict[str, Any]) -> dict[str, Any]:
+    """The summary with what elastic jobs have recorded of their starts: a table each, and the hosts that slow them."""
+    for record in summary["runs"]:
+        run = Run(record["directory"])
+        if (table := incarnations.table(run)) is not None:
+            summary["tables"].append(table)
+            record["diagnoses"] += incarnations.slow_hosts(run)
+    return summary
+
+
+def make_page(summary: dict[str, Any]) -> str:
     """The page of what `hadal summary --format json` says. Reads the runs' curves and depth from their directories."""
     runs = [Run(run["directory"]) for run in summary["runs"]]
     names = [run["name"] for run in summary["runs"]]
@@ -64,7 +74,7 @@ def make_page(summary: dict) -> str:
                   depth=list(_depth(runs, names)), times=list(_times(summary, tables)))
 
 
-def make_markdown(summary: dict) -> str:
+def make_markdown(summary: dict[str, Any]) -> str:
     """The tables as Markdown, below the diagnoses."""
     said = [f"{record['run']}" + (f", step {record['step']}" if record["step"] is not None else "") + f": {record['text']}"
             for record in _diagnoses(summary)]
@@ -72,7 +82,7 @@ def make_markdown(summary: dict) -> str:
     return markdown_page("hadal report", [Table.from_json(table) for table in summary["tables"]], said)
 
 
-def tables_by_name(summary: dict) -> "dict[str, list[Table]]":
+def tables_by_name(summary: dict[str, Any]) -> "dict[str, list[Table]]":
     """The summary's tables; those of each run are several. A name without tables has an empty list."""
     tables = collections.defaultdict(list)
     for table in summary["tables"]:
@@ -80,7 +90,7 @@ def tables_by_name(summary: dict) -> "dict[str, list[Table]]":
     return tables
 
 
-def _diagnoses(summary: dict) -> "list[dict]":
+def _diagnoses(summary: dict[str, Any]) -> "list[dict[str, Any]]":
     found = []
     for run in summary["runs"]:
         if run["failure"]:
@@ -89,7 +99,7 @@ def _diagnoses(summary: dict) -> "list[dict]":
     return found
 
 
-def _warnings(summary: dict) -> "list[dict]":
+def _warnings(summary: dict[str, Any]) -> "list[dict[str, Any]]":
     shown = []
     for run in summary["runs"]:
         records = [{"run": run["name"], **record} for record in run["warnings"]]
@@ -125,10 +135,10 @@ def _curves(runs: "Sequence[Run]", names: "Sequence[str]") -> "Iterator[str]":
             yield plot.lines(series, *_titles(metric), from_zero=True)
     if any(_is_smoothed(run) for run in runs):
         yield plot.lines(_over_steps(runs, names, "loss"), *_titles("loss"))
-    for metric, look in (("gradient_norm", {"logarithmic": True}), ("learning_rate", {"from_zero": True}),
-                         ("tokens_per_second", {"from_zero": True})):
+    for metric in ("gradient_norm", "learning_rate", "tokens_per_second"):
         if series := _over_steps(runs, names, metric):
-            yield plot.lines(series, *_titles(metric), **look)
+            of_norms = metric == "gradient_norm"
+            yield plot.lines(series, *_titles(metric), logarithmic=of_norms, from_zero=not of_norms)
 
 
 def _titles(metric: str) -> "tuple[str, str, str]":
@@ -141,7 +151,7 @@ def _is_smoothed(run: Run) -> bool:
     return "nll" in frame and "loss" in frame and bool((frame["loss"].notna() & (frame["loss"] != frame["nll"])).any())
 
 
-def _samples(runs: "Sequence[Run]", names: "Sequence[str]") -> "list[dict]":
+def _samples(runs: "Sequence[Run]", names: "Sequence[str]") -> "list[dict[str, Any]]":
     """The first translations and the last ones, to be read in order."""
     found = []
     for run, name in zip(runs, names):
@@ -184,7 +194,7 @@ def _profiles(maps: "Sequence[plot.DepthMap]") -> "list[plot.Series]":
     return lines
 
 
-def _scaling(summary: dict) -> "Iterator[str]":
+def _scaling(summary: dict[str, Any]) -> "Iterator[str]":
     if "scaling" not in summary:
         return
     rows = summary["scaling"]["rows"]
@@ -204,7 +214,7 @@ def _scaling(summary: dict) -> "Iterator[str]":
                      "Scaling efficiency", "cores (ranks × threads)", "percent", from_zero=True)
 
 
-def _times(summary: dict, tables: "dict[str, list[Table]]") -> "Iterator[dict]":
+def _times(summary: dict[str, Any], tables: "dict[str, list[Table]]") -> "Iterator[dict[str, Any]]":
     for run in summary["runs"]:
         stages = [table for table in tables["stages"] if table.run == run["name"]]
         pictures, notes = [_stage_bars(table) for table in stages if table.rows], []
@@ -223,7 +233,7 @@ def _times(summary: dict, tables: "dict[str, list[Table]]") -> "Iterator[dict]":
 
 def _stage_bars(table: Table) -> str:
     parts = [column.removesuffix(" (ms)") for column in table.columns if column.endswith(" (ms)")]
-    values = [[row[1 + index].value for index in range(len(parts))] for row in table.rows]
+    values = [[row[1 + index].value or 0.0 for index in range(len(parts))] for row in table.rows]
     return plot.stacked_bars([f"stage {row[0].text}" for row in table.rows], parts, [_COLOURS[part] for part in parts], values,
                              table.title, "milliseconds of a step")
 
@@ -235,7 +245,7 @@ def _chosen(table: Table) -> Table:
     return Table(table.columns, [table.rows[row] for row in rows], table.title, note, table.run)
 
 
-def draw_timeline(timeline: dict, title: str) -> str:
+def draw_timeline(timeline: dict[str, Any], title: str) -> str:
     """A timeline of pyhadal.trace or `hadal simulate`."""
     kinds = [(name, _COLOURS[name]) for name in timeline["kinds"]]
     return plot.timeline(kinds, [(row["name"], row["spans"]) for row in timeline["rows"]], title)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from sacrebleu.metrics.base import Metric
@@ -29,7 +30,7 @@ METHOD = f"paired bootstrap, two-sided, {RESAMPLES:,} resamples, seed {SEED}"
 class ScoredText:
     """One system's sentences, reduced to what a corpus score is made of."""
 
-    counts: np.ndarray  # [sentences, statistics]
+    counts: np.ndarray[Any, Any]  # [sentences, statistics]
     score: float
 
 
@@ -70,11 +71,11 @@ def p_values(metric: Metric, systems: Sequence[Sequence[ScoredText]], against: i
     return found
 
 
-def _score(metric: Metric) -> Callable[[np.ndarray], float]:
+def _score(metric: Metric) -> Callable[[np.ndarray[Any, Any]], float]:
     return lambda sums: metric._compute_score_from_stats(sums.tolist()).score
 
 
-def _resampled(texts: Sequence[ScoredText], score: Callable[[np.ndarray], float], resamples: int, seed: int) -> np.ndarray:
+def _resampled(texts: Sequence[ScoredText], score: Callable[[np.ndarray[Any, Any]], float], resamples: int, seed: int) -> np.ndarray[Any, Any]:
     """[texts, resamples]: the score of each text on each resample of its sentences."""
     sentences, width = texts[0].counts.shape
     together = np.concatenate([text.counts for text in texts], axis=1)

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Sequence
+import os
+from typing import Any, Iterable, Iterator, Sequence
 
 _CEILING = 1.25  # times the highest start
 # A curve's pen: flat, upright, from right to down, from down to right, from right to up, from up to right.
@@ -29,6 +30,23 @@ class Curve:
     @property
     def finite(self) -> "list[tuple[float, float]]":
         return [point for point in self.points if math.isfinite(point[1])]
+
+
+def shows_unicode() -> bool:
+    """Whether standard output shows Unicode, by HADAL_ASCII and the locale's variables, as of the program's own progress."""
+    if os.environ.get("HADAL_ASCII"):
+        return False
+    locale = next(filter(None, map(os.environ.get, ("LC_ALL", "LC_CTYPE", "LANG"))), "")
+    return "." not in locale or locale.split(".", 1)[1].lower().startswith(("utf-8", "utf8"))
+
+
+def shows_colours() -> bool:
+    """Whether standard output is a terminal with colours, as of the program's own progress."""
+    try:
+        columns = os.get_terminal_size(1).columns or int(os.environ.get("HADAL_COLUMNS") or 0)
+    except (OSError, ValueError):
+        columns = 0
+    return columns > 0 and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
 
 
 @dataclasses.dataclass
@@ -95,20 +113,20 @@ def _y_range(values: "list[list[float]]") -> "tuple[float, float]":
 def _rows_of(curve: Curve, x_range: "tuple[float, float]", y_range: "tuple[float, float]", style: Style) -> "dict[int, int]":
     """The curve's row in each column from its first to its last point."""
     (x_low, x_high), (y_low, y_high) = x_range, y_range
-    of_column: dict = {}
+    of_column: "dict[int, list[float]]" = {}
     for x, y in curve.finite:
         share = (x - x_low) / (x_high - x_low) if x_high > x_low else 0
         of_column.setdefault(math.floor(share * (style.columns - 1) + 0.5), []).append(min(max(y, y_low), y_high))
     means = {column: sum(values) / len(values) for column, values in of_column.items()}
-    rows: dict = {}
-    for left, right in zip(means, [*list(means)[1:], None]):
-        for column in range(left, left + 1 if right is None else right):
+    rows: "dict[int, int]" = {}
+    for left, right in zip(means, [*list(means)[1:], max(means, default=0) + 1]):
+        for column in range(left, right):
             value = means[left] if column == left else means[left] + (means[right] - means[left]) * (column - left) / (right - left)
             rows[column] = style.rows - 1 - math.floor((value - y_low) / (y_high - y_low) * (style.rows - 1) + 0.5)
     return rows
 
 
-def _strokes(rows: "dict[int, int]", pen: str):
+def _strokes(rows: "dict[int, int]", pen: "Iterable[str]") -> "Iterator[tuple[int, int, str]]":
     """Yields (row, column, glyph)."""
     flat, upright, fall_from, fall_to, rise_from, rise_to = pen
     for column, here in rows.items():

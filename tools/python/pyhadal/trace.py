@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Iterator
+from typing import Any, Iterator
 
 from pyhadal.refusal import Refusal
 
@@ -13,7 +13,7 @@ _LETTERS = "FRBW"  # of the first kinds
 _RECOMPUTE, _BACKWARD, _WAIT, _UPDATE = 1, 2, 4, 5
 
 
-def read_timeline(path: "str | os.PathLike") -> dict:
+def read_timeline(path: "str | os.PathLike[str]") -> dict[str, Any]:
     """The middle one of the trace's steps, as report.draw_timeline takes it; time 0 is the begin of the step.
 
     {"step", "clock_error_seconds", "kinds", "end_seconds", "rows": [{"name": "rank 0", "spans": [[begin, end, kind, "F3"], …]}, …]},
@@ -23,7 +23,8 @@ def read_timeline(path: "str | os.PathLike") -> dict:
         steps = sorted({event["args"]["step"] for event in _events(path, '"cat":"step"')})
         if not steps:
             raise Refusal(f"{path}: the trace has no complete step; train with --trace steps=A-B")
-        step, origin, ranks = steps[len(steps) // 2], float("inf"), {}
+        step, origin = steps[len(steps) // 2], float("inf")
+        ranks: "dict[int, Any]" = {}
         for event in _events(path, f'"step":{step}'):
             if event["ph"] != "X" or event["args"]["step"] != step:
                 continue
@@ -46,7 +47,7 @@ def read_timeline(path: "str | os.PathLike") -> dict:
             "end_seconds": max((span[1] for row in rows for span in row["spans"]), default=0.0)}
 
 
-def _events(path: "str | os.PathLike", text: str) -> "Iterator[dict]":
+def _events(path: "str | os.PathLike[str]", text: str) -> "Iterator[dict[str, Any]]":
     """The events whose line contains `text`."""
     with open(path, encoding="utf-8") as file:
         for line in file:
@@ -63,9 +64,9 @@ def _kind(category: str, name: str) -> "int | None":
     return _UPDATE if category in ("global norm", "optimizer") or "tied" in category or "replicas" in category else None
 
 
-def _cut_out(spans: "list[list]") -> "list[list]":
+def _cut_out(spans: "list[list[Any]]") -> "list[list[Any]]":
     """Takes recomputations out of the backwards that contain them."""
-    flat: list = []
+    flat: list[Any] = []
     for span in sorted(spans, key=lambda span: (span[0], -span[1])):
         rest = None
         if flat and flat[-1][2] == _BACKWARD and span[2] == _RECOMPUTE and flat[-1][1] > span[0]:

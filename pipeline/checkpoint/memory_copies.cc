@@ -1,0 +1,239 @@
+#include "pipeline/checkpoint/memory_copies.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <map>
+#include <new>
+#include <string_view>
+#include <system_error>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "pipeline/checkpoint/checkpoint_directory.h"
+#include "pipeline/checkpoint/checkpoint_manifest.h"
+#include "pipeline/checkpoint/run_owner.h"
+#include "runtime/bytes.h"
+#include "runtime/check.h"
+#include "runtime/comm/message_tags.h"
+#include "runtime/crc32c.h"
+#include "runtime/files.h"
+#include "runtime/run_directory.h"
+#include "runtime/status_macros.h"
+
+namespace hadal {
+namespace {
+
+constexpr std::string_view kWhat = "copies in memory";
+constexpr int64_t kMessageBytes = int64_t{256} << 20;
+
+}  // namespace
+
+MemoryCopies::MemoryCopies(const std::string& folder, const std::string& run_directory,
+                           const std::vector<std::string>& hosts, Communicator& world, absl::Duration timeout)
+    : run_directory_(run_directory), world_(world), collectives_(world, timeout) {
+  const auto name_of = [&](int rank) { return hosts.empty() ? std::string() : hosts[rank]; };
+  std::map<std::string, size_t> numbers;
+  for (int rank = 0; rank < world.size(); ++rank) {
+    const size_t host = numbers.emplace(name_of(rank), numbers.size()).first->second;
+    ranks_of_.resize(numbers.size());
+    ranks_of_[host].push_back(rank);
+    if (rank == world.rank()) host_ = host;
+  }
+  std::error_code error;
+  const std::string run = std::filesystem::weakly_canonical(run_directory, error).string();
+  const std::string identity = absl::StrCat(run, "\n", name_of(world.rank()));
+  place_ = JoinPath(folder, absl::StrFormat("hadal-%d-%08x", geteuid(), Crc32c(identity.data(), identity.size())));
+}
+
+absl::Status MemoryCopies::MakePlace() const {
+  if (mkdir(place_.c_str(), 0700) != 0 && errno != EEXIST) return CreationError(errno, place_);
+  struct stat info = {};
+  if (lstat(place_.c_str(), &info) != 0) return ErrnoStatus(errno, "stat", place_);
+  // Nobody else can replace it then: such folders are sticky.
+  if (S_ISDIR(info.st_mode) && info.st_uid == geteuid() && (info.st_mode & 077) == 0) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      absl::StrFormat("%s is no directory with mode 700 of user %d, but user %d's, mode %o;"
+                      " remove it, or set checkpoint.memory_folder",
+                      place_, geteuid(), info.st_uid, info.st_mode));
+}
+
+std::vector<CheckpointEntry> MemoryCopies::Copies() const {
+  if (attempt_.empty() || !MakePlace().ok() || !CheckOwner(place_, attempt_).ok()) return {};
+  return ListCheckpoints(place_).value_or(std::vector<CheckpointEntry>());
+}
+
+absl::Status MemoryCopies::Claim(const std::string& attempt, int64_t step) {
+  const bool counted = !Copies().empty();
+  attempt_ = attempt;
+  if (!leads()) return absl::OkStatus();
+  HADAL_RETURN_IF_ERROR(MakePlace());
+  HADAL_RETURN_IF_ERROR(MakeDirectories(CheckpointsDirectory(place_)));
+  HADAL_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries, ListCheckpoints(place_));
+  for (const CheckpointEntry& entry : entries) {
+    if (!counted || entry.step > step) HADAL_RETURN_IF_ERROR(RemoveTree(entry.directory));
+  }
+  return ReplaceFile(JoinPath(CheckpointsDirectory(place_), kAttemptName), attempt, attempt);
+}
+
+void MemoryCopies::Remove() {
+  if (leads() && MakePlace().ok()) RemoveTree(place_).IgnoreError();
+}
+
+// ---- Saving ----
+
+absl::Status MemoryCopies::BeginExchange(int64_t step, const std::vector<std::string>& files) {
+  std::vector<Move> moves;
+  for (size_t host = 0; host < ranks_of_.size() && ranks_of_.size() > 1; ++host) {
+    const std::vector<int>& next = ranks_of_[(host + 1) % ranks_of_.size()];
+    for (size_t i = 0; i < ranks_of_[host].size(); ++i) {
+      const int from = ranks_of_[host][i], to = next[i % next.size()];
+      if (from != world_.rank() && to != world_.rank()) continue;
+      const absl::StatusOr<WrittenFile> file = WrittenFile::Parse(files[from]);
+      HADAL_CHECK(file.ok());
+      moves.push_back({.name = file->name, .bytes = file->bytes, .from = from, .to = to});
+    }
+  }
+  return Exchange(step, std::move(moves));
+}
+
+// Every rank passes the same moves in the same order; those of other ranks alone may be missing.
+absl::Status MemoryCopies::Exchange(int64_t step, std::vector<Move> moves) {
+  EndExchange();  // one that failed
+  moves_ = std::move(moves);
+  std::erase_if(moves_, [&](const Move& move) { return move.from != world_.rank() && move.to != world_.rank(); });
+  absl::Status opened;
+  for (Move& move : moves_) {
+    if (move.to == world_.rank()) {
+      move.received.reset(new (std::nothrow) char[move.bytes]);
+      if (move.received == nullptr) opened = absl::ResourceExhaustedError("not enough memory to receive a copy");
+    } else {
+      absl::StatusOr<MappedFile> file = MappedFile::Open(JoinPath(Directory(step), move.name));
+      opened.Update(file.status());
+      if (file.ok()) move.sent = *std::move(file);
+    }
+  }
+  HADAL_RETURN_IF_ERROR(collectives_.AllOk(opened, kWhat));
+  for (const Move& move : moves_) {
+    for (int64_t at = 0; at < move.bytes; at += kMessageBytes) {
+      const int64_t bytes = std::min(kMessageBytes, move.bytes - at);
+      HADAL_ASSIGN_OR_RETURN(requests_.emplace_back(),
+                             move.received != nullptr
+                                 ? world_.Receive(move.received.get() + at, bytes, move.from, kMemoryCopyTag)
+                                 : world_.Send(move.sent.bytes().data() + at, bytes, move.to, kMemoryCopyTag));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> MemoryCopies::Busy() {
+  while (!requests_.empty()) {
+    HADAL_ASSIGN_OR_RETURN(const bool done, world_.Test(requests_.back()));
+    if (!done) return true;
+    requests_.pop_back();
+  }
+  return false;
+}
+
+absl::Status MemoryCopies::Store(int64_t step) {
+  for (const Move& move : moves_) {
+    if (move.received == nullptr) continue;
+    const std::string path = JoinPath(Directory(step), move.name);
+    HADAL_RETURN_IF_ERROR(RemoveTree(path));  // a damaged one
+    HADAL_RETURN_IF_ERROR(WriteNewFile(path, {move.received.get(), static_cast<size_t>(move.bytes)}));
+  }
+  return absl::OkStatus();
+}
+
+void MemoryCopies::EndExchange() {
+  if (!requests_.empty()) world_.Withdraw();
+  requests_.clear();
+  moves_.clear();
+}
+
+// ---- Loading ----
+
+absl::Status MemoryCopies::Fetch(int64_t before_step, std::string& directory) {
+  int64_t after_step = -1;
+  std::string known;
+  if (world_.rank() == 0) {
+    attempt_ = ReadOwner(run_directory_).value_or(std::nullopt).value_or(RunOwner()).attempt;
+    const auto saved = FindLatest(run_directory_, {.before_step = before_step, .need_moments = true});
+    if (saved.ok()) after_step = saved->checkpoint.step;
+    AppendFields(std::tie(attempt_, after_step), known);
+  }
+  HADAL_RETURN_IF_ERROR(collectives_.Broadcast(known, 0, kWhat));
+  std::string_view in = known;
+  HADAL_CHECK(TakeFields(in, std::tie(attempt_, after_step)));
+  std::vector<double> own;  // steps
+  for (const CheckpointEntry& copy : Copies()) {
+    if (leads()) own.push_back(static_cast<double>(copy.step));
+  }
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> of_ranks, collectives_.AllGather(own, kWhat));
+  for (int64_t step = before_step; step > after_step;) {
+    int holder = -1;
+    before_step = std::exchange(step, after_step);
+    for (int rank = 0; rank < world_.size(); ++rank) {
+      for (const double of_rank : of_ranks[rank]) {
+        if (of_rank > step && of_rank < before_step) step = static_cast<int64_t>(of_rank), holder = rank;
+      }
+    }
+    if (holder < 0) break;
+    HADAL_ASSIGN_OR_RETURN(const bool complete, FetchCopy(step, holder));
+    if (complete) directory = Directory(step);
+    if (complete) break;
+  }
+  return absl::OkStatus();
+}
+
+// Returns whether the copy whose manifest rank `holder` has is complete.
+absl::StatusOr<bool> MemoryCopies::FetchCopy(int64_t step, int holder) {
+  const std::string directory = Directory(step), manifest_path = JoinPath(directory, kManifestName);
+  std::string text = holder == world_.rank() ? ReadFile(manifest_path, kMaxManifestBytes).value_or("") : "";
+  HADAL_RETURN_IF_ERROR(collectives_.Broadcast(text, holder, kWhat));
+  const absl::StatusOr<CheckpointManifest> manifest = CheckpointManifest::Parse(text);
+  if (!manifest.ok() || manifest->progress.step != step) return false;
+  absl::Status stored = MakePlace();
+  if (stored.ok()) stored = MakeDirectories(directory);
+  HADAL_RETURN_IF_ERROR(collectives_.AllOk(stored, kWhat));
+  std::vector<AttachedFile> files = manifest->attachments;
+  for (const WrittenFile& file : manifest->files) files.push_back({file.name, file.bytes, file.crc32c});
+  // A host's ranks share the work.
+  const auto rank_for = [&](size_t host, size_t file) { return ranks_of_[host][file % ranks_of_[host].size()]; };
+  std::string intact(files.size(), '\0');
+  for (size_t f = 0; f < files.size(); ++f) {
+    if (rank_for(host_, f) != world_.rank()) continue;
+    const absl::StatusOr<MappedFile> file = MappedFile::Open(JoinPath(directory, files[f].name));
+    if (!file.ok() || std::ssize(file->bytes()) != files[f].bytes) continue;
+    intact[f] = Crc32c(file->bytes().data(), file->bytes().size()) == files[f].crc32c ? 1 : 0;
+  }
+  HADAL_ASSIGN_OR_RETURN(const std::vector<std::string> of_ranks, collectives_.AllGather(intact, kWhat));
+  std::vector<Move> moves;
+  for (size_t f = 0; f < files.size(); ++f) {
+    for (size_t host = 0; host < ranks_of_.size(); ++host) {
+      size_t ahead = 0;
+      const auto from = [&] { return rank_for((host + ahead) % ranks_of_.size(), f); };
+      while (ahead < ranks_of_.size() && of_ranks[from()][f] == 0) ++ahead;
+      if (ahead == ranks_of_.size()) return false;  // no host has it
+      if (ahead == 0) continue;
+      moves.push_back({.name = files[f].name, .bytes = files[f].bytes, .from = from(), .to = rank_for(host, f)});
+    }
+  }
+  HADAL_RETURN_IF_ERROR(Exchange(step, std::move(moves)));
+  for (bool busy = true; busy;) {
+    HADAL_ASSIGN_OR_RETURN(busy, Busy());
+    HADAL_ASSIGN_OR_RETURN(busy, collectives_.AnyRank(busy, kWhat));
+  }
+  stored = Store(step);
+  EndExchange();
+  if (stored.ok() && leads()) stored = ReplaceFile(manifest_path, text, attempt_);  // this host's may be damaged
+  HADAL_RETURN_IF_ERROR(collectives_.AllOk(stored, kWhat));
+  return true;
+}
+
+}  // namespace hadal

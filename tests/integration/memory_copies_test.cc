@@ -1,0 +1,197 @@
+// Copies of the state in the memory of hosts, which here are folders: what a run resumes from after it has lost hosts,
+// files or room. The ranks are threads.
+#include <algorithm>
+#include <optional>
+
+#include "gmock/gmock.h"
+#include "pipeline/trainer.h"
+#include "runtime/comm/in_process_communicator.h"
+#include "runtime/run_directory.h"
+#include "runtime/status_macros.h"
+#include "tests/integration/small_trainer.h"
+#include "tests/support/file_size_limit.h"
+#include "tests/support/temporary_directory.h"
+
+namespace hadal::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class Listener final : public MetricsSink {
+ public:
+  void OnStep(const StepMetrics& metrics) override {
+    if (losses.empty()) first_step = metrics.step;
+    losses.push_back(metrics.loss);
+  }
+  void OnCheckpoint(const CheckpointMetrics& metrics) override {
+    (metrics.in_memory ? copies : saves).push_back(metrics.step);
+  }
+  void OnText(int64_t /*step*/, TextKind kind, std::string_view text) override {
+    if (kind == TextKind::kWarning) warnings.emplace_back(text);
+  }
+  int64_t first_step = 0;
+  std::vector<double> losses;
+  std::vector<int64_t> copies, saves;
+  std::vector<std::string> warnings;
+};
+
+using Hosts = std::vector<std::string>;  // [ranks]
+
+class MemoryCopies : public ::testing::Test {
+ protected:
+  MemoryCopies() {
+    const RunSpec spec = SmallRun(ResidualMethod::kDeepNorm);
+    options_.model = spec.model;
+    options_.batch = spec.batch;
+    options_.batch.micro_batches = options_.batch.sum_groups = 4;
+    options_.run_directory = Root() + "/run";
+    options_.stop.steps = 100'000;
+    options_.checkpoint = {.every_minutes = 0, .save_at_end = false, .memory_every_steps = 20};
+  }
+
+  std::string Root() const { return directory_ / "root"; }
+  // Trains with two replicas if there are more than two ranks, until `ends`, which rank 0 calls before each step, is
+  // true. Then all ranks end at once, as if they were killed.
+  Listener Train(const Hosts& hosts, const std::function<bool(const Listener&, int64_t step)>& ends) {
+    Listener listener;
+    InProcessWorld world(static_cast<int>(hosts.size()));
+    const absl::Status status = world.Run([&](Communicator& communicator) {
+      TrainOptions options = options_;
+      options.pipeline.replicas = hosts.size() > 2 ? 2 : 1;
+      options.checkpoint.memory_folder = Root() + "/" + hosts[communicator.rank()];
+      std::filesystem::create_directories(options.checkpoint.memory_folder);
+      TrainingSurroundings surroundings{
+          .communicator = communicator, .stream = Stream::Cpu(1), .train = corpus_, .sink = listener, .hosts = hosts};
+      surroundings.before_step = [&](int64_t step) {
+        if (communicator.rank() == 0 && ends(listener, step)) communicator.Abort(1);
+      };
+      return WithTrainer(options, surroundings, [](Trainer& trainer) -> absl::Status {
+        HADAL_RETURN_IF_ERROR(trainer.ResumeLatest().status());
+        return trainer.Run().status();
+      });
+    });
+    EXPECT_EQ(status.ok(), options_.stop.steps < 100'000) << status;
+    return listener;
+  }
+  // Trains until two copies are complete, and keeps what lies on the hosts for Resume.
+  void TrainToTwoCopies() {
+    killed_ = Train(kHosts, [](const Listener& listener, int64_t /*step*/) { return listener.copies.size() >= 2; });
+    ASSERT_GE(killed_.copies.size(), 2);
+    std::filesystem::copy(Root(), directory_ / "kept", std::filesystem::copy_options::recursive);
+  }
+  void PutBack() {
+    std::filesystem::remove_all(Root());
+    std::filesystem::copy(directory_ / "kept", Root(), std::filesystem::copy_options::recursive);
+  }
+  // Three steps more.
+  Listener Resume(const Hosts& hosts) {
+    return Train(hosts, [](const Listener& listener, int64_t /*step*/) { return listener.losses.size() >= 3; });
+  }
+  // As of an unbroken run.
+  void ExpectLosses(const Listener& resumed, int64_t after_step) {
+    EXPECT_EQ(resumed.first_step, after_step + 1);
+    for (size_t i = 0; i < resumed.losses.size(); ++i) {
+      EXPECT_EQ(resumed.losses[i], unbroken_.losses.at(after_step + i)) << "step " << after_step + i + 1;
+    }
+  }
+  std::vector<std::string> FilesNamed(const std::string& step, const std::string& name) const {
+    std::vector<std::string> paths;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(Root())) {
+      const std::string path = entry.path();
+      if (path.ends_with(name) && path.find(step) != std::string::npos) paths.push_back(path);
+    }
+    return paths;
+  }
+  void DamageAt(int64_t step, const std::string& name, size_t copies) {
+    const std::vector<std::string> paths = FilesNamed("/" + CheckpointName(step) + "/", name);
+    ASSERT_EQ(paths.size(), 2) << "its own host and the next one have it";
+    for (size_t i = 0; i < copies; ++i) FlipBit(paths[i], std::filesystem::file_size(paths[i]) - 5);
+  }
+
+  const Hosts kHosts = {"a", "a", "b", "c"};
+  TemporaryDirectory directory_;
+  TrainOptions options_;
+  Corpus corpus_ = SmallCorpus();
+  Listener killed_, unbroken_;
+};
+
+TEST_F(MemoryCopies, ARunResumesWithTheSameBitsOnTheHostsThatAreLeft) {
+  TrainToTwoCopies();
+  const int64_t newest = killed_.copies.back();
+  options_.checkpoint.memory_every_steps = 0;
+  options_.run_directory = directory_ / "unbroken";
+  unbroken_ = Train({"a", "a"}, [&](const Listener&, int64_t step) { return step >= newest + 3; });
+  options_.run_directory = Root() + "/run";
+  options_.checkpoint.memory_every_steps = 20;
+  for (const Hosts& left : {kHosts, {"a", "b"}, {"c", "a"}, {"b", "c"}, {"a", "d", "c", "d"}}) {
+    PutBack();
+    ExpectLosses(Resume(left), newest);
+  }
+  for (const std::string& path : FilesNamed("/d/", ".safetensors")) {
+    EXPECT_EQ(path.find(CheckpointName(newest)), std::string::npos) << "what was fetched is freed again";
+  }
+  PutBack();
+  EXPECT_EQ(Resume({"c", "c"}).first_step, 1) << "a's files are on a and b only";
+  EXPECT_EQ(Resume(kHosts).first_step, 1) << "copies of a history that another start has left";
+}
+
+TEST_F(MemoryCopies, ADamagedFileIsTakenFromTheOtherHostOrTheOlderCopyCounts) {
+  TrainToTwoCopies();
+  const std::vector<int64_t> steps(killed_.copies.end() - 2, killed_.copies.end());
+  // Where a third copy had begun, the older one has made room for it on some hosts.
+  int64_t older = steps[0];
+  for (int rank = 0; rank < 4; ++rank) {
+    if (FilesNamed(CheckpointName(steps[0]), RankFileName(rank)).empty()) older = 0;
+  }
+  DamageAt(steps[1], "rank_00002.safetensors", 1);
+  EXPECT_EQ(Resume(kHosts).first_step, steps[1] + 1);
+  PutBack();
+  DamageAt(steps[1], "rank_00002.safetensors", 2);
+  EXPECT_EQ(Resume(kHosts).first_step, older + 1);
+}
+
+TEST_F(MemoryCopies, ACheckpointThatIsNewerIsPreferred) {
+  options_.checkpoint.every_steps = 30;
+  killed_ = Train(kHosts, [](const Listener& listener, int64_t /*step*/) {
+    return !listener.copies.empty() && !listener.saves.empty() && listener.saves.back() > listener.copies.back();
+  });
+  EXPECT_EQ(Resume(kHosts).first_step, killed_.saves.back() + 1);
+}
+
+TEST_F(MemoryCopies, WithoutRoomTheOldCopyStaysAndTheRunWarnsOnce) {
+  std::optional<FileSizeLimit> full;
+  int64_t since = 0;
+  killed_ = Train(kHosts, [&](const Listener& listener, int64_t step) {
+    if (!full && !listener.copies.empty()) full.emplace(400), since = step;
+    return full && step >= since + 40;
+  });
+  full.reset();
+  EXPECT_THAT(killed_.warnings, ElementsAre(HasSubstr("NO COPY IN MEMORY")));
+  EXPECT_EQ(Resume(kHosts).first_step, killed_.copies.back() + 1);
+}
+
+TEST_F(MemoryCopies, SomeoneElsesDirectoryIsNeitherReadNorWritten) {
+  TrainToTwoCopies();
+  const std::string place = std::filesystem::directory_iterator(Root() + "/b")->path();
+  std::filesystem::rename(place, Root() + "/target");
+  std::filesystem::create_directory_symlink(Root() + "/target", place);
+  const Listener resumed = Train(kHosts, [](const Listener&, int64_t step) { return step >= 45; });
+  EXPECT_EQ(resumed.first_step, 1);
+  EXPECT_THAT(resumed.copies, IsEmpty());
+  std::filesystem::remove(place);
+  std::filesystem::create_directory(place);
+  std::filesystem::permissions(place, std::filesystem::perms::all);
+  EXPECT_THAT(Train(kHosts, [](const Listener&, int64_t step) { return step >= 45; }).copies, IsEmpty());
+  EXPECT_TRUE(std::filesystem::is_empty(place));
+}
+
+TEST_F(MemoryCopies, ARunThatEndsRemovesThem) {
+  options_.stop.steps = 25;
+  Train(kHosts, [](const Listener&, int64_t /*step*/) { return false; });
+  for (const std::string& host : kHosts) EXPECT_TRUE(std::filesystem::is_empty(Root() + "/" + host)) << host;
+}
+
+}  // namespace
+}  // namespace hadal::testing

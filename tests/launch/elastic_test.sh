@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# `hadal supervise --elastic` on hosts that are made up: a host answers while up/HOST exists; all ranks run here. A job that loses a host
+# goes on at once with fewer, grows when it is back, and has the bits of an undisturbed run.
+# Usage: elastic_test.sh HADAL
+set -u
+hadal=${1:?usage: elastic_test.sh HADAL}
+. "$(dirname "$0")/../support/command_test.sh"
+. "$(dirname "$0")/../support/disturbed_job.sh"
+
+make_corpus 400 300
+small_config 3 3 32 2 8 "keep_last: 0"
+mkdir up
+hostfile() { printf 'h%s slots=1\n' "$@" > hosts; }
+up() { rm -f up/*; for host in "$@"; do touch "up/h$host"; done; }
+supervise=("$hadal" supervise --elastic hosts --probe 'test -e up/{host}' --grow-every 100ms)
+nodes_in() { grep -q "starting on $1 host" out; }
+
+echo "a job loses a host, goes on with fewer, and grows"
+sed -i 's/micro_batches: 8/micro_batches: 8 sum_groups: 4/' small.textproto
+choose_launcher
+hostfile 1 2 3 4; up 1 2 3; endless
+"${supervise[@]}" -- mpirun "${mpirun_options[@]}" -n {ranks} bash -c 'exec "$@"' {hosts} "$hadal" train small.textproto stop.textproto \
+  {layout} --run-dir run > out 2>&1 & job=$!
+until_ steps_of run 30
+grep -q "starting on 3 host(s) (h1 h2 h3): 1 stages x 2 replicas\|starting on 3 host(s) (h1 h2 h3): 3 stages x 1 replicas" out || fail "$(head -n 1 out)"
+up 1 2; pkill -KILL -o -f -- "^$hadal train .*--run-dir run\$"
+until_ nodes_in 2
+says "starting it again from step"
+until_ trains_again run 2; end_soon run; up 1 2 3 4
+wait $job; code=$?
+[ $code -eq 0 ] || fail "exit code $code"
+says "more hosts answer; saving, then going on with 4 host(s)"; nodes_in 4 || fail "not started on 4 hosts"
+identical run
+python3 - <<'PYTHON' || fail "incarnations.jsonl"
+import json
+first, second, last = map(json.loads, open("run/incarnations.jsonl"))
+assert [len(line["hosts"]) for line in (first, second, last)] == [3, 2, 4], first
+assert first["first_step"] == 1 and first["end"].startswith("crashed") and "detection_seconds" in first, first
+assert second["first_step"] == first["saved_step"] + 1, second
+assert second["repeated_steps"] == first["last_step"] - first["saved_step"] and second["restart_seconds"] >= 0, second
+assert second["end"] == "saved" and last["first_step"] == second["last_step"] + 1, (second, last)
+assert last["repeated_steps"] == 0 and last["end"] == "exit code 0", last
+PYTHON
+
+echo "the sums keep their groups, a power of two of all hosts"
+up 1
+sed -i 's/ sum_groups: 4//' small.textproto
+expect 0 "${supervise[@]}" -- bash -c 'shift; "$@"' job {ranks}{hostfile} "$hadal" train small.textproto {layout} --set stop.steps=3 --run-dir alone
+grep -q 'sum_groups: [24]$' alone/config.resolved.textproto || fail "$(grep sum_groups alone/config.resolved.textproto)"
+
+hostfile 1 2 3
+# job TEXT: a job that counts its starts, with its hosts, in `starts`, and then does TEXT.
+job() { printf 'echo "$1" >> starts\n%s\n' "$1" > job; : > starts; }
+made_up=(-- bash job {hosts} {ranks} train small.textproto {layout})
+echo "crashes on the same hosts use up the tries, on others they do not"
+job 'exit 137'; up 1 2 3; expect 6 "${supervise[@]}" --back-off 0 "${made_up[@]}"
+[ "$(sort starts | uniq -c | tr -s ' \n' ' ')" = " 3 h1,h2,h3 " ] || fail "$(cat starts)"
+job 'case $(wc -l < starts) in 1) rm up/h3 ;; 2) rm up/h2 ;; 3) exit 0 ;; esac; exit 137'; up 1 2 3
+expect 0 "${supervise[@]}" --tries 1 --back-off 1h "${made_up[@]}"; [ "$(tr '\n' ' ' < starts)" = "h1,h2,h3 h1,h2 h1 " ] || fail "$(cat starts)"
+
+echo "too few hosts are waited for"
+job 'exit 0'; up 1; : > out
+"${supervise[@]}" --back-off 0 -- bash job {hosts} {ranks} train small.textproto --set batch.sum_groups=6 {layout} > out 2>&1 & job=$!
+until_ grep -q "probing the hosts again in 1s" out
+says "too few hosts answer (h1): "; says "batch.sum_groups"
+up 1 2 3; wait $job; code=$?
+[ $code -eq 0 ] && [ "$(cat starts)" = "h1,h2,h3" ] || fail "exit code $code, starts on $(cat starts)"
+
+echo "bad use"
+expect 2 "${supervise[@]}" -- bash job {ranks} {hosts} train small.textproto; says "{layout}"
+expect 2 "${supervise[@]}" -- bash job {ranks} {layout} train small.textproto; says "{hostfile} or {hosts}"
+expect 2 "${supervise[@]}" -- bash job {ranks} {hosts} {layout}; says "no .hadal train"
+expect 2 "${supervise[@]}" "${made_up[@]}" --device cuda; says "give .hadal train. --machine FILE"
+echo h1 > hosts; expect 2 "${supervise[@]}" "${made_up[@]}"; says "hosts:1: host h1 needs slots=N"
+hostfile 1 1; expect 2 "${supervise[@]}" "${made_up[@]}"; says "hosts:2: host h1 is named twice"
+
+finished

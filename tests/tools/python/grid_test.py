@@ -1,0 +1,223 @@
+"""Grids, verdicts and lists of layouts of `hadal compare` and `hadal sweep`. ($HADAL: the program.)"""
+
+import json
+import os
+import signal
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+from pyhadal import program
+from pyhadal.grid import Cell, Grid, ask, load
+from pyhadal.grid_runs import Record, Runner, _poll, duration, judge, read_record, read_state, write_state
+from pyhadal.refusal import Refusal
+from pyhadal.run import parse_config
+from pyhadal.sweep import read_layouts
+
+PAPERS = Path(__file__).resolve().parents[3] / "configs/papers"
+AXES = """
+axes { name: "method" values { label: "deepnorm" files: "deepnorm.textproto" } values { label: "post_ln" set: "model.residual.method=post_ln" } }
+axes {
+  name: "depth"
+  values { label: "12" set: "model.encoder_layers=12" set: "model.decoder_layers=12" }
+  values { label: "2" set: "model.encoder_layers=2" set: "model.decoder_layers=2" }
+}
+"""
+
+
+class Scratch(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = Path(scratch.name)
+
+    def write(self, name, text):
+        (self.folder / name).write_text(text, "utf-8")
+        return str(self.folder / name)
+
+
+class GridTest(Scratch):
+    def setUp(self):
+        super().setUp()
+        self.write("base.textproto", "model { d_model: 8 d_ff: 16 heads: 2 } stop { steps: 10 }")
+        self.write("deepnorm.textproto", 'model { residual { method: "deepnorm" } }')
+
+    def load(self, text, *overrides, seeds=()):
+        return load(self.write("grid.textproto", f'base: "base.textproto"\n{text}'), overrides, seeds)
+
+    def test_every_combination_is_a_cell_cheap_ones_first(self):
+        cells = self.load(AXES).cells
+        self.assertEqual([cell.name for cell in cells], ["method=deepnorm,depth=2", "method=post_ln,depth=2", "method=deepnorm,depth=12",
+                                                         "method=post_ln,depth=12"])
+        self.assertEqual((cells[0].cost * 6, cells[0].steps, cells[1].labels), (cells[2].cost, 10, ["post_ln", "2"]))
+
+    def test_settings_lie_over_files_and_the_command_line_over_all(self):
+        cell = self.load('set: "model.residual.method=pre_ln"\n' + AXES, "model.decoder_layers=3").cells[0]
+        self.assertEqual(cell.files, [str(self.folder / name) for name in ("base.textproto", "deepnorm.textproto")])
+        self.assertEqual(cell.settings, ["model.residual.method=pre_ln", "model.encoder_layers=2", "model.decoder_layers=2", "model.decoder_layers=3"])
+
+    def test_seeds_are_one_more_axis(self):
+        grid = self.load(AXES, seeds=[7, 8])
+        self.assertEqual((len(grid.cells), grid.cells[1].name), (8, "method=deepnorm,depth=2,seed=8"))
+        self.assertEqual([axis["seeds"] for axis in grid.axes], [False, False, True])
+        self.assertTrue(self.load('axes { name: "s" values { label: "a" set: "seed=1" } values { label: "b" set: "seed=2" } }').axes[0]["seeds"])
+
+    def test_an_exclusion_leaves_out_what_all_its_parts_name(self):
+        self.assertEqual([cell.name for cell in self.load(AXES + 'exclude: "depth=12,method=post_ln"').cells],
+                         ["method=deepnorm,depth=2", "method=post_ln,depth=2", "method=deepnorm,depth=12"])
+        self.assertEqual([cell.name for cell in self.load(AXES + 'exclude: "method=post_ln|deepnorm,depth=2"').cells],
+                         ["method=deepnorm,depth=12", "method=post_ln,depth=12"])
+
+    def test_what_cannot_be_run_is_refused(self):
+        ten = " ".join(f'values {{ label: "{value}" set: "seed=1" }}' for value in range(10))
+        for text, message in (
+                ("axis { }", 'did you mean "axes"'), ("total_minutes: -1", r"grid.textproto:2:.*\[0, inf\)"), ("", "no axes"),
+                ('axes { name: "a" }', 'axis "a" has no values'), ('axes { name: "a/b" values { label: "1" } }', "letters, digits"),
+                ('axes { name: "a" values { label: "1" } values { label: "1" } }', 'axis "a": label "1" is given twice'),
+                (AXES + 'exclude: "seed=1"', "the axes are method, depth"), (AXES + 'exclude: "depth=3"', "it has 12, 2"),
+                (AXES + 'exclude: "depth=2" exclude: "depth=12"', "every cell"),
+                (" ".join(f'axes {{ name: "axis{axis}" {ten} }}' for axis in range(6)), 'more than 100000 cells, with the axes up to "axis5"'),
+                ('axes { name: "heads" values { label: "2" } values { label: "3" set: "model.heads=3" } }',
+                 r"(?s)grid.textproto: heads=3: .*--set model.heads=3"),
+                ('axes { name: "a" values { label: "x" set: "modle.heads=3" } }', '(?s)a=x: .*did you mean "model"'),
+                ('axes { name: "a" values { label: "x" files: "gone.textproto" } }', "gone.textproto: cannot be read")):
+            with self.subTest(text=text[-40:]), self.assertRaisesRegex(Refusal, message) as caught:
+                self.load(text)
+            self.assertEqual(caught.exception.exit_code, 2)
+
+    def test_every_grid_of_the_papers_is_read(self):
+        grids = [path for path in PAPERS.glob("*/*.textproto") if path.read_text("utf-8").startswith("# proto-message: hadal.config.Comparison\n")]
+        self.assertGreaterEqual(len(grids), 19)
+        for path in grids:
+            with self.subTest(path=path.name):
+                self.assertTrue(load(str(path)).settings["title"])
+
+    def test_tables_of_papers_have_their_settings(self):
+        for grid, name, values in (
+                ("deepnet_table1", "method=deepnorm,depth=100", {"learning_rate.peak": 1.5e-3}),
+                ("deepnet_table1", "method=t_fixup,depth=100", {"learning_rate.peak": 5e-4}),
+                ("branchnorm_table1", "method=branchnorm,depth=250", {"model.residual.growth_updates": 4000, "model.residual.method": "branchnorm"}),
+                ("branchnorm_sweep", "method=branchnorm,rate=8e-4,warmup=none", {"learning_rate.warmup_updates": 0}),
+                ("branchnorm_growth", "growth=sigmoid,T=100", {"model.residual.branch_growth": "sigmoid"}),
+                ("b2t_table1", "method=b2t,depth=60L-12L", {"model.encoder_layers": 60, "model.decoder_layers": 12}),
+                ("b2t_wikitext", "method=b2t,depth=16", {"model.encoder_layers": 0})):
+            cell = next(cell for cell in load(str(PAPERS / f"paper/{grid}.textproto")).cells if cell.name == name)
+            found = parse_config(program.run(["config", "show", *cell.files, *(word for text in cell.settings for word in ("--set", text))]))
+            self.assertEqual({path: found[path] for path in values}, values)
+
+
+class QuestionsTest(Scratch):
+    def ask(self, text, **more):
+        return ask([{"files": [self.write("run.textproto", text)], "set": [], **more}])[0]
+
+    def test_the_cost_is_of_weights_tokens_and_steps(self):
+        text = "model { d_model: 4 d_ff: 8 heads: 2 encoder_layers: %d decoder_layers: 3 } batch { micro_batches: 2 target_tokens: 10 } stop { steps: 5 }"
+        self.assertEqual(self.ask(text % 2)["cost"], 3 * (2 * (64 + 64) + 3 * (128 + 64)) * 20 * 5)
+        self.assertEqual(self.ask(text % 0)["cost"], 3 * (3 * (64 + 64)) * 20 * 5)
+
+    def test_another_config_is_told_by_its_fields_and_a_limit_or_a_layout_is_none(self):
+        self.write("config.resolved.textproto", program.run(["config", "show", self.write("old.textproto", "stop { steps: 100 }")]))
+        plan = lambda text: self.ask(text, run=str(self.folder))
+        self.assertEqual({key: plan("stop { steps: 100 } pipeline { threads: 7 }")[key] for key in ("changes", "limits")}, {"changes": "", "limits": False})
+        self.assertEqual(plan("stop { steps: 200 }")["limits"], True)
+        self.assertEqual(plan("stop { steps: 100 } model { heads: 4 }")["changes"], "  model.heads: 8 -> 4\n")
+        self.assertNotIn("changes", self.ask("", run=str(self.folder / "gone")))
+
+    def test_the_unigram_level_is_that_of_the_sentences_that_are_validated(self):
+        self.write("a", "x\nx\nx\n"), self.write("b", "x x\ny\ny z\n")
+        self.write("c", "x\nx\n"), self.write("d", "x x x x x x\ny z\n")
+        paths, data = [str(self.folder / name) for name in "abcd"], str(self.folder / "data")
+        program.run(["prepare", "--train", *paths[:2], "--valid", *paths[2:], "--out", data, "--vocab-type", "word", "--vocab-size", "0"])
+        text = f'data {{ train: "{data}/train" validation: "{data}/valid" }} ' + \
+            'validation { every_steps: 10 max_sentences: %d } batch { source_tokens: 9 target_tokens: %d }'
+        level = lambda sentences, tokens: self.ask(text % (sentences, tokens), unigram=True).get("unigram_nll")
+        for sentences in (0, 1):
+            words = ["inspect", "corpus", f"{data}/train", "--score", f"{data}/valid", "--max-sentences", str(sentences)]
+            self.assertIn(f"{level(sentences, 9):.4f}", program.run(words))
+        self.assertNotEqual(level(1, 9), level(0, 9))
+        self.assertNotEqual(level(1, 4), level(1, 9), "the first sentence does not fit")
+        self.assertIsNone(level(0, 2), "none fits")
+        self.assertNotIn("unigram_nll", self.ask((text % (0, 9)).replace("every_steps: 10", "every_steps: 0"), unigram=True))
+        with self.assertRaisesRegex(Refusal, "gone"):
+            self.ask((text % (0, 9)).replace("/valid", "/gone"), unigram=True)
+
+
+def record(nll, steps, validations):
+    steps = [{"step": step, "nll": nll(step), "loss": 9.0} for step in range(1, steps + 1)]
+    return Record(steps=steps, validations=[{"step": step, "nll": nll} for step, nll in validations])
+
+
+class VerdictTest(unittest.TestCase):
+    def test_a_run_is_judged_by_the_distance_below_the_unigram_level(self):
+        run = record(lambda step: 5.0, 30, [(10, 6.5), (20, 6.2), (25, 6.2), (30, 6.4)])
+        for level, end, verdict in ((6.51, "done", "trains"), (6.49, "cut", "between"), (6.26, "done", "between"), (6.24, "done", "fails"),
+                                    (6.0, "done", "fails"), (9.0, "diverged", "diverged")):
+            found = judge({"end": end, "unigram_nll": level}, run)
+            self.assertEqual((found.pop("below_unigram"), found), (level - 6.2, {"steps": 30, "loss": 9.0, "best_validation_nll": 6.2, "best_step": 20, "verdict": verdict}))
+        self.assertEqual(judge({"end": "done"}, run)["verdict"], "not known")
+        for limit, verdict in ((0.3, "trains"), (0.05, "between")):  # the limits themselves
+            self.assertEqual(judge({"end": "done", "unigram_nll": limit}, record(lambda step: 5.0, 30, [(10, 0.0)]))["verdict"], verdict)
+
+    def test_a_run_that_is_still_learning_has_not_failed(self):
+        for steps, fall, verdict in ((30, 0.06, "too short"), (30, 0.04, "fails"), (30, -1, "fails"), (4, 0, "too short")):
+            run = record(lambda step: 9 - fall * step / 6, steps, [(steps, 6.2)])
+            self.assertEqual(judge({"end": "done", "unigram_nll": 6.0}, run)["verdict"], verdict)
+
+    def test_what_is_not_finite_is_no_result(self):
+        run = record(lambda step: 5.0, 2, [(1, None), (2, 6.2)])
+        run.steps[-1]["loss"] = None
+        found = judge({"end": "done", "unigram_nll": 6.6}, run)
+        self.assertEqual((found["best_step"], found["verdict"], "loss" in found), (2, "trains", False))
+        self.assertEqual(judge({"end": "done", "unigram_nll": 6.6}, record(lambda step: 5.0, 2, [(1, None)]))["verdict"], "not known")
+
+
+class RunsTest(Scratch):
+    def test_the_state_of_a_cell_is_read_as_it_was_written(self):
+        self.assertEqual(read_state(str(self.folder))["end"], "none")
+        state = {"end": "cut", "exit_code": 4, "wall_seconds": 12.5, "cpu_seconds": 11.25, "unigram_nll": 5.125}
+        write_state(str(self.folder), state)
+        self.assertEqual(read_state(str(self.folder)), state)
+        for text in ("", "{}", "[1]", '{"end": 3}', '{"end": "finished"}'):
+            self.write("cell.json", text)
+            with self.assertRaisesRegex(Refusal, "remove .* to run this cell again") as caught:
+                read_state(str(self.folder))
+            self.assertEqual(caught.exception.exit_code, 3)
+
+    def test_a_record_without_a_step_is_none_and_a_resumed_run_has_not_finished(self):
+        self.assertIsNone(read_record(str(self.folder)))
+        events = [{"event": "run", "model": "m"}, {"event": "step", "step": 1}, {"event": "finish", "reason": "all steps done"}]
+        self.write("metrics.jsonl", "".join(json.dumps(event) + "\n" for event in events))
+        self.assertEqual(read_record(str(self.folder)).finish, "all steps done")
+        self.write("metrics.jsonl", "".join(json.dumps(event) + "\n" for event in [*events, events[0]]))
+        self.assertEqual(read_record(str(self.folder)).finish, "")
+
+    def test_a_child_ends_with_its_code_and_reports_to_no_supervisor(self):
+        for script, code in (("exit ${HADAL_SUPERVISOR_REPORT:+7}", 0), ("exit 7", 7), ("kill -KILL $$", 128 + signal.SIGKILL)):
+            os.chmod(self.write("hadal", f"#!/bin/sh\necho said; {script}\n"), 0o755)
+            os.makedirs(self.folder / "logs", exist_ok=True)
+            cell = Cell("a", [], [], [])
+            with mock.patch.dict(os.environ, HADAL=str(self.folder / "hadal"), HADAL_SUPERVISOR_REPORT="report"), mock.patch("pyhadal.grid_runs.ask_of"):
+                process = Runner(Grid([cell], []), str(self.folder))._start(cell, [])
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            self.assertEqual(_poll(process)[0], code)
+        self.assertEqual((self.folder / "logs/a.log").read_text(), "said\n" * 3)
+
+    def test_durations(self):
+        self.assertEqual([duration(seconds) for seconds in (0.04, 9.96, 200, 18420, 183600)], ["0.0s", "10s", "3m20s", "5h07m", "2d03h"])
+
+    def test_layouts(self):
+        path = self.write("list", '# two\n\none 1\n  grid\t4   --set pipeline.replicas=2 --set pipeline.schedule="gpipe"\r\n')
+        self.assertEqual(read_layouts(path), [("one", 1, [], 3), ("grid", 4, ["pipeline.replicas=2", 'pipeline.schedule="gpipe"'], 4)])
+        for text, message in (("# nothing\n", "list has no layout"), ("a 1\n../b 2\n", 'list:2: "../b" is not a valid name of a run'),
+                              ("..  2\n", 'list:1: "..".*not a valid name'), ("a\n", 'list:1: the name "a" must be followed by the number of ranks'),
+                              ("a 0\n", "number of ranks, 1 or more"), ("a two\n", "number of ranks, 1 or more"),
+                              ("a 1\nb 2\n\na 3\n", 'list:4: the layout "a" is defined twice'), ("a 1 --run-dir x\n", 'list:1: "--run-dir": the number'),
+                              ("a 1 --set\n", 'list:1: "--set": the number of ranks')):
+            self.write("list", text)
+            with self.subTest(text=text), self.assertRaisesRegex(Refusal, message):
+                read_layouts(path)
+
+
+if __name__ == "__main__":
+    unittest.main()
