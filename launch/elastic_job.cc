@@ -31,7 +31,7 @@ using Hosts = std::vector<ElasticHost>;
 constexpr char kSlurm[] = "slurm";
 constexpr char kSshProbe[] = "ssh -o BatchMode=yes -o ConnectTimeout=5 {host} true";
 constexpr char kSlurmProbe[] =
-    "sinfo -h -n {host} -t alloc,mix,idle -o %N | grep -q . && srun --overlap -w {host} -N1 -n1 true";
+    "scontrol show node {host} | grep -Eq 'State=(ALLOCATED|MIXED|IDLE)[+ ]' && srun --overlap -w {host} -N1 -n1 true";
 constexpr absl::Duration kProbeLimit = absl::Seconds(10);
 constexpr double kFaster = 0.99;  // a step on more hosts / the present one, at most
 
@@ -265,8 +265,8 @@ void ElasticJob::End(const std::string& why, bool crashed) {
 }
 
 std::string ElasticJob::Place::Describe() const {
-  return absl::StrCat(hosts.size(), " host(s) (", Names(hosts, " "), "): ", layout.stages, " stages x ",
-                      layout.replicas, " replicas x ", layout.chunks, " chunks");
+  return absl::StrCat(hosts.size(), " host(s) (", Names(hosts, " "), "), stages x replicas x chunks ", layout.stages,
+                      " x ", layout.replicas, " x ", layout.chunks);
 }
 
 }  // namespace hadal
