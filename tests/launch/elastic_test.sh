@@ -71,7 +71,7 @@ expect 2 "${supervise[@]}" -- bash job {ranks} {hosts} train small.textproto; sa
 expect 2 "${supervise[@]}" -- bash job {ranks} {layout} train small.textproto; says "{hostfile} or {hosts}"
 expect 2 "${supervise[@]}" -- bash job {ranks} {hosts} {layout}; says "no .hadal train"
 expect 2 "${supervise[@]}" "${made_up[@]}" --device cuda; says "give .hadal train. --machine FILE"
-echo h1 > hosts; expect 2 "${supervise[@]}" "${made_up[@]}"; says "hosts:1: host h1 needs slots=N"
-hostfile 1 1; expect 2 "${supervise[@]}" "${made_up[@]}"; says "hosts:2: host h1 is named twice"
+echo h1 > hosts; expect 2 "${supervise[@]}" "${made_up[@]}"; says "each host is named once, with slots=N"
+hostfile 1 1; expect 2 "${supervise[@]}" "${made_up[@]}"; says "h1 slots=1.: each host is named once"
 
 finished
