@@ -27,6 +27,13 @@ TEST(RunOptions, WhatIsNeverUsedTakesNoMemory) {
   EXPECT_EQ(OptionsOf("pipeline { recompute_every: 3 }").train.pipeline.recompute_every, 3);
 }
 
+TEST(RunOptions, AMemoryLimitAloneAsksForRecomputation) {
+  EXPECT_TRUE(OptionsOf("pipeline { memory_limit_bytes: 3 }").train.pipeline.recompute_auto);
+  for (const char* set : {"recompute_every: 0", "recompute_every: 2", "recompute_auto: false"}) {
+    EXPECT_FALSE(OptionsOf(absl::StrCat("pipeline { memory_limit_bytes: 3 ", set, " }")).train.pipeline.recompute_auto);
+  }
+}
+
 TEST(RunOptions, FramesAreTheCorpuss) {
   TrainOptions train = OptionsOf("data { train: \"t\" }").train;
   ASSERT_TRUE(FollowCorpus({.frame_width = 40}, train).ok());
