@@ -150,7 +150,7 @@ struct Problem {
   }
   // The best plan that fits of those that begin as one of `small` and `large` and go on as the other.
   RecomputeChoice Cross() const;
-  // Begins with `cheapest` at any price.  REQUIRES: some plan fits, and keeping all does not.
+  // Begins with `cheapest` if there is a price.  REQUIRES: some plan fits, and keeping all does not.
   void FindPrice();
   void Bound() {
     Rests(1, price, cheapest);
@@ -162,7 +162,7 @@ struct Problem {
 };
 
 void Problem::Rests(double of_cost, double of_byte, std::vector<Rest>& rests) const {
-  rests.assign(graph->steps.size(), {});
+  rests.resize(graph->steps.size());
   for (size_t node = rests.size() - 1; node-- > 0;) {
     rests[node].value = kUnbounded;
     for (const RecomputeStep& step : graph->steps[node]) {
@@ -179,7 +179,7 @@ void Problem::FindPrice() {
   Rests(1, 0, large);
   small = fewest;
   for (;;) {
-    std::swap(cheapest.front().bytes <= limit_bytes ? small : large, cheapest);
+    if (price > 0) std::swap(cheapest.front().bytes <= limit_bytes ? small : large, cheapest);
     const Rest &most = large.front(), &least = small.front();
     price = (least.cost - most.cost) / static_cast<double>(most.bytes - least.bytes);
     Bound();
@@ -251,7 +251,7 @@ std::vector<Problem> FittingProblems(const RecomputeGraph& graph, int64_t limit_
   for (const int64_t buffer : graph.buffers) {
     problem.buffer_bytes = buffer;
     problem.limit_bytes = limit_bytes - buffer;
-    problem.Bound();  // with the price of the buffer before
+    if (problem.price > 0) problem.Bound();  // that of the buffer before
     if (problem.lower_bound >= better * best.cost) {
       problems.push_back({.graph = &graph, .lower_bound = problem.lower_bound});
       continue;

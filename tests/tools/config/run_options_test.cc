@@ -7,6 +7,7 @@
 #include "layers/model_fields.h"
 #include "tests/tools/config/parsed_config.h"
 #include "tools/config/model_config.h"
+#include "tools/config/resolved_config.h"
 
 namespace hadal {
 namespace {
@@ -28,7 +29,9 @@ TEST(RunOptions, WhatIsNeverUsedTakesNoMemory) {
 }
 
 TEST(RunOptions, AMemoryLimitAloneAsksForRecomputation) {
-  EXPECT_TRUE(OptionsOf("pipeline { memory_limit_bytes: 3 }").train.pipeline.recompute_auto);
+  const std::string alone = "pipeline { memory_limit_bytes: 3 }";
+  EXPECT_TRUE(OptionsOf(alone).train.pipeline.recompute_auto);
+  EXPECT_TRUE(OptionsOf(ResolvedConfigText(Parsed(alone)).value()).train.pipeline.recompute_auto);
   for (const char* set : {"recompute_every: 0", "recompute_every: 2", "recompute_auto: false"}) {
     EXPECT_FALSE(OptionsOf(absl::StrCat("pipeline { memory_limit_bytes: 3 ", set, " }")).train.pipeline.recompute_auto);
   }
