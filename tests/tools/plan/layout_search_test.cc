@@ -74,11 +74,14 @@ struct Tried {
 PipelineLayout LaidOut(const ModelPlan& model, const Machine& machine, const LayoutPrediction& layout, int64_t limit) {
   PipelineOptions options = layout.pipeline;
   if (options.recompute_every == kAnyLength) options.recompute_every = 1;
-  PipelineLayout pipeline = MakePipelineLayout(model, layout.batch, options, layout.ranks(), 0,
-                                               PlannedResources(options, layout.ranks(), machine.device()))
-                                .value();
+  const auto make = [&](const std::vector<int32_t>& borders) {
+    if (!borders.empty()) options.split.assign(borders.begin() + 1, borders.end() - 1);
+    return MakePipelineLayout(model, layout.batch, options, layout.ranks(), 0,
+                              PlannedResources(options, layout.ranks(), machine.device()));
+  };
+  PipelineLayout pipeline = make({}).value();
   if (layout.pipeline.recompute_every == kAnyLength) {
-    RecomputeToFit(model, limit, Stream::ForLayouts(machine.device(), 1), pipeline);
+    RecomputeToFit(model, limit, Stream::ForLayouts(machine.device(), 1), pipeline, make);
   }
   return pipeline;
 }
@@ -104,7 +107,6 @@ std::vector<Tried> TryAll(const ModelPlan& model, const TrainOptions& options, c
 double BestOf(const std::vector<Tried>& all, const ModelPlan& model, const Machine& machine, const StepCosts& costs) {
   double best = std::numeric_limits<double>::infinity();
   for (const auto& [layout, bytes] : all) {
-    if (bytes > machine.memory_bytes) continue;
     const PipelineLayout plan = LaidOut(model, machine, layout, machine.memory_bytes);
     if (FullestBytes(model, machine, plan) > machine.memory_bytes) continue;
     const auto exact = PredictLayout(model, layout.batch, plan, {costs, machine.devices_per_node}).value();
@@ -345,6 +347,7 @@ TEST(LayoutSearch, ItsArgumentsMakeTheLayout) {
                                           Stream::ForLayouts(machine.device(), 1))
                             .value();
     EXPECT_EQ(remade.recompute, report.pipeline.recompute);
+    EXPECT_EQ(remade.borders, report.pipeline.borders);
     pipeline.recompute_every = LongestLength(remade.recompute);
     EXPECT_EQ(Values(pipeline, run.train.batch), Values(layout.pipeline, layout.batch));
     EXPECT_THAT(pipeline.split, IsEmpty());
