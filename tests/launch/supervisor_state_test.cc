@@ -24,8 +24,7 @@ struct Row {
   SupervisorState state;
   std::array<SupervisorStep, 10> cells;
 };
-constexpr SupervisorStep kSaved = {kEnded, kReturn85}, kCode = {kEnded, kReturnCode},
-                         kCrash = {kEnded, kReturnCrash};
+constexpr SupervisorStep kSaved = {kEnded, kReturn85}, kCode = {kEnded, kReturnCode}, kCrash = {kEnded, kReturnCrash};
 constexpr SupervisorStep kGone = {kEnded, kNone}, kStill = {kBackOff, kNone}, kProbes = {kProbing, kProbe},
                          kLooks = {kProbing, kNone};
 constexpr Row kTable[] = {
