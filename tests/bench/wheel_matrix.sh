@@ -53,7 +53,7 @@ hadal checkpoint diff one two 2>> log | sed 's/^/  /'; cmp one.out two.out
 timed "pip install pandas matplotlib jinja2" install pandas matplotlib jinja2
 timed "hadal report" hadal report two >> log; [ -s two/report.html ]
 if [ -d /matrix/examples ]; then
-  timed "pip install nbclient ipykernel tqdm" install nbclient ipykernel tqdm
+  timed "pip install nbclient ipykernel tqdm sacrebleu" install nbclient ipykernel tqdm sacrebleu
   for notebook in first_hour depth_of_a_decoder; do
     cp /matrix/examples/$notebook.ipynb .
     timed "$notebook.ipynb, executed to its end" jupyter execute --inplace $notebook.ipynb >> log 2>&1
