@@ -46,7 +46,8 @@ MemoryCopies::MemoryCopies(const TrainOptions& options, const std::vector<std::s
     if (rank == world.rank()) host_ = host;
   }
   std::error_code error;
-  const std::string run = std::filesystem::weakly_canonical(run_directory_, error).string();
+  // Absolute first: a path that does not exist yet stays relative.
+  const auto run = std::filesystem::weakly_canonical(std::filesystem::absolute(run_directory_, error), error).string();
   const std::string identity = absl::StrCat(run, "\n", hosts[world.rank()]);
   place_ = JoinPath(options.checkpoint.memory_folder,
                     absl::StrFormat("hadal-%d-%08x", geteuid(), Crc32c(identity.data(), identity.size())));
@@ -160,8 +161,7 @@ void MemoryCopies::EndExchange() {
 // ---- Loading ----
 
 absl::Status MemoryCopies::Fetch(int64_t before_step, std::string& directory) {
-  std::vector<double> own = {
-      -1};  // the newest checkpoint's step, on rank 0; then those of copies, on a host's first rank
+  std::vector<double> own = {-1};  // rank 0: the newest checkpoint's step; behind it a host's first rank: its copies'
   if (world_.rank() == 0) {
     attempt_ = ReadOwner(run_directory_).value_or(std::nullopt).value_or(RunOwner()).attempt;
     const auto saved = FindLatest(run_directory_, {.before_step = before_step, .need_moments = true});
