@@ -72,7 +72,6 @@ std::optional<ChildEnd> ChildProcess::Poll() {
   const pid_t ended = pid_ < 0 ? 0 : wait4(pid_, &status, WNOHANG, &usage);
   if (ended != pid_ || ended <= 0) return std::nullopt;
   pid_ = -1;
-  constexpr int kSignalExit = 128;
   return ChildEnd{.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : kSignalExit + WTERMSIG(status),
                   .cpu_seconds = Seconds(usage.ru_utime) + Seconds(usage.ru_stime)};
 }

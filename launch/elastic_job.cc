@@ -11,13 +11,13 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "runtime/files.h"
 #include "runtime/run_directory.h"
@@ -31,7 +31,7 @@ using Hosts = std::vector<ElasticHost>;
 constexpr char kSlurm[] = "slurm";
 constexpr char kSshProbe[] = "ssh -o BatchMode=yes -o ConnectTimeout=5 {host} true";
 constexpr char kSlurmProbe[] =
-    "sinfo -h -n {host} -t alloc,mix,idle -o %N | grep -q . && srun --overlap -w {host} -N1 -n1 true";
+    "scontrol show node {host} | grep -Eq 'State=(ALLOCATED|MIXED|IDLE)[+ ]' && srun --overlap -w {host} -N1 -n1 true";
 constexpr absl::Duration kProbeLimit = absl::Seconds(10);
 constexpr double kFaster = 0.99;  // a step on more hosts / the present one, at most
 
@@ -39,44 +39,35 @@ std::string Names(const Hosts& hosts, const char* separator) {
   return absl::StrJoin(hosts, separator, [](std::string* out, const ElasticHost& host) { *out += host.name; });
 }
 
-absl::StatusOr<Hosts> SlurmHosts() {
-  const char* const tasks = std::getenv("SLURM_TASKS_PER_NODE");  // "8(x4)"
-  const std::string text = tasks == nullptr ? "" : tasks;
-  int slots = 0;
-  if (!absl::SimpleAtoi(text.substr(0, text.find('(')), &slots)) {
-    return absl::InvalidArgumentError(absl::StrCat("SLURM_TASKS_PER_NODE=", text,
-                                                   ": --elastic slurm needs a Slurm job with as many tasks on each "
-                                                   "node; submit it with --ntasks-per-node"));
-  }
-  Hosts hosts;
-  std::FILE* const names = popen("scontrol show hostnames \"$SLURM_JOB_NODELIST\"", "r");
-  char line[256];
-  while (names != nullptr && std::fgets(line, sizeof(line), names) != nullptr) {
-    hosts.push_back({std::string(absl::StripAsciiWhitespace(line)), slots});
-  }
-  if (names != nullptr) pclose(names);
-  return hosts;
+// The nodes of this Slurm job, as a hostfile.
+std::string SlurmHosts() {
+  std::FILE* const lines = popen(
+      "for host in $(scontrol show hostnames \"$SLURM_JOB_NODELIST\"); do "
+      "echo \"$host slots=${SLURM_TASKS_PER_NODE%%(*}\"; done",
+      "r");
+  std::string text;
+  char part[4096];
+  while (lines != nullptr && std::fgets(part, sizeof(part), lines) != nullptr) text += part;
+  if (lines != nullptr) pclose(lines);
+  return text;
 }
 
 absl::StatusOr<Hosts> ReadHosts(const std::string& path) {
-  if (path == kSlurm) return SlurmHosts();
   constexpr int64_t kMostBytes = int64_t{1} << 24;
-  HADAL_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMostBytes));
+  const absl::StatusOr<std::string> text = path == kSlurm ? SlurmHosts() : ReadFile(path, kMostBytes);
+  HADAL_RETURN_IF_ERROR(text.status());
   Hosts hosts;
-  int line = 0;
-  for (const absl::string_view raw : absl::StrSplit(text, '\n')) {
-    ++line;
+  for (const absl::string_view line : absl::StrSplit(*text, '\n')) {
     const std::vector<std::string> words =
-        absl::StrSplit(raw.substr(0, raw.find('#')), absl::ByAnyChar(" \t\r"), absl::SkipEmpty());
+        absl::StrSplit(line.substr(0, line.find('#')), absl::ByAnyChar(" \t\r"), absl::SkipEmpty());
     if (words.empty()) continue;
-    ElasticHost host{.name = words[0], .slots = 0};
-    for (const std::string& word : words) {
-      if (absl::StartsWith(word, "slots=") && !absl::SimpleAtoi(word.substr(6), &host.slots)) host.slots = 0;
+    ElasticHost host{.name = words[0]};
+    for (absl::string_view word : words) {
+      if (absl::ConsumePrefix(&word, "slots=") && !absl::SimpleAtoi(word, &host.slots)) host.slots = 0;
     }
-    const bool twice = std::ranges::find(hosts, host.name, &ElasticHost::name) != hosts.end();
-    if (host.slots < 1 || twice) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          path, ":", line, ": host ", host.name, twice ? " is named twice" : " needs slots=N, its number of ranks"));
+    if (host.slots < 1 || std::ranges::find(hosts, host.name, &ElasticHost::name) != hosts.end()) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": \"", line, "\": each host is named once, with slots=N, ",
+                                                     path == kSlurm ? "as --ntasks-per-node gives it" : "its ranks"));
     }
     hosts.push_back(std::move(host));
   }
@@ -90,19 +81,34 @@ absl::Time WrittenAt(const std::string& path) {
   return error ? absl::Time() : absl::FromChrono(std::chrono::file_clock::to_sys(time));
 }
 
-// At most the last 64 MiB: the steps of one start are rarely more.
-std::string Tail(const std::string& path) {
-  constexpr int64_t kMostBytes = int64_t{1} << 26;
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  file.seekg(std::max<int64_t>(0, file.tellg() - kMostBytes));
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 // The last event of a kind; null: none.
 nlohmann::json LastEvent(absl::string_view text, const char* kind) {
   const size_t at = text.rfind(absl::StrCat(R"({"event":")", kind, R"(",)"));
   if (at == absl::string_view::npos) return nullptr;
   return nlohmann::json::parse(text.substr(at, text.find('\n', at) - at), nullptr, /*allow_exceptions=*/false);
+}
+
+struct Trained {
+  int64_t first_step = 0, last_step = 0;
+  absl::Time first_at, last_at;
+};
+
+// What RUN/metrics.jsonl says of its last start; nullopt if it was not written after `before`.
+std::optional<Trained> ReadTrained(const std::string& run_directory, absl::Time before) {
+  constexpr int64_t kMostBytes = int64_t{1} << 26;  // the steps of one start are rarely more
+  const std::string path = JoinPath(run_directory, kMetricsName);
+  const absl::Time last_at = WrittenAt(path);
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  file.seekg(std::max<int64_t>(0, file.tellg() - kMostBytes));
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  const nlohmann::json run = LastEvent(text, "run");
+  if (last_at <= before || !run.is_object()) return std::nullopt;
+  text.erase(0, text.rfind(R"({"event":"run",)"));
+  const nlohmann::json step = LastEvent(text, "step");
+  Trained trained{.first_step = run.value("first_step", int64_t{1}), .first_at = last_at, .last_at = last_at};
+  trained.last_step = step.is_object() ? step.value("step", int64_t{0}) : trained.first_step - 1;
+  if (step.is_object()) trained.first_at -= absl::Seconds(step.value("elapsed_seconds", 0.0));
+  return trained;
 }
 
 }  // namespace
@@ -121,42 +127,38 @@ absl::Status ElasticJob::Prepare(const std::vector<std::string>& command) {
 
 void ElasticJob::Probe(const Hosts& known) {
   since_round_.Restart();
-  round_.emplace(Round{.deadline = Deadline(kProbeLimit)});
   absl::StatusOr<Hosts> hosts = ReadHosts(options_.hosts);
-  round_->status = hosts.status();
-  if (!hosts.ok()) return;
+  round_.emplace(Round{.status = hosts.status(), .deadline = Deadline(kProbeLimit)});
+  if (hosts.ok()) round_->hosts = *std::move(hosts);
   char here[256] = "";
   gethostname(here, sizeof(here) - 1);
-  std::string command = options_.probe;
-  if (command.empty()) command = options_.hosts == kSlurm ? kSlurmProbe : kSshProbe;
-  for (ElasticHost& host : *hosts) {
-    std::optional<ChildProcess> probe;
+  const std::string usual = options_.hosts == kSlurm ? kSlurmProbe : kSshProbe;
+  for (const ElasticHost& host : round_->hosts) {
+    const std::string command =
+        absl::StrReplaceAll(options_.probe.empty() ? usual : options_.probe, {{"{host}", host.name}});
+    round_->probes.emplace_back();
     if (std::ranges::find(known, host) != known.end() || (host.name == here && options_.probe.empty())) {
       round_->answered.push_back(host);
-    } else if (absl::StatusOr<ChildProcess> started = ChildProcess::Start(
-                   {"sh", "-c", absl::StrReplaceAll(command, {{"{host}", host.name}})}, "/dev/null");
-               started.ok()) {
-      probe.emplace(*std::move(started));
+    } else if (auto started = ChildProcess::Start({"sh", "-c", command}, "/dev/null"); started.ok()) {
+      round_->probes.back().emplace(*std::move(started));
     }
-    round_->probes.emplace_back(std::move(host), std::move(probe));
   }
 }
 
-bool ElasticJob::RoundEnded() {
+std::optional<ElasticJob::Round> ElasticJob::EndedRound() {
   bool ended = true;
-  for (auto& [host, probe] : round_->probes) {
+  for (size_t i = 0; i < round_->probes.size(); ++i) {
+    std::optional<ChildProcess>& probe = round_->probes[i];
     const std::optional<ChildEnd> end = probe ? probe->Poll() : std::nullopt;
-    if (probe && !end) ended = false;
-    if (end && end->exit_code == 0) round_->answered.push_back(host);
+    if (end && end->exit_code == 0) round_->answered.push_back(round_->hosts[i]);
     if (end) probe.reset();
+    ended = ended && !probe;
   }
-  if (!ended && !round_->deadline.Passed()) return false;
-  Hosts in_order;
-  for (const auto& [host, probe] : round_->probes) {
-    if (std::ranges::find(round_->answered, host) != round_->answered.end()) in_order.push_back(host);
-  }
-  round_->answered = std::move(in_order);
-  return true;
+  if (!ended && !round_->deadline.Passed()) return std::nullopt;
+  std::optional<Round> round = std::exchange(round_, std::nullopt);
+  std::ranges::sort(round->answered, {},
+                    [&](const ElasticHost& host) { return std::ranges::find(round->hosts, host); });
+  return round;
 }
 
 absl::Status ElasticJob::PlanFor(const Hosts& hosts) {
@@ -169,11 +171,10 @@ absl::Status ElasticJob::PlanFor(const Hosts& hosts) {
 }
 
 ElasticJob::Found ElasticJob::Poll() {
-  if (!RoundEnded()) return Found::kNothingYet;
-  const Round round = *std::move(round_);
-  round_.reset();
-  if (const absl::Status status = round.status.ok() ? PlanFor(round.answered) : round.status; !status.ok()) {
-    log_ << "hadal supervise: too few hosts answer (" << Names(round.answered, " ") << "): " << status.message()
+  const std::optional<Round> round = EndedRound();
+  if (!round) return Found::kNothingYet;
+  if (const absl::Status status = round->status.ok() ? PlanFor(round->answered) : round->status; !status.ok()) {
+    log_ << "hadal supervise: too few hosts answer (" << Names(round->answered, " ") << "): " << status.message()
          << std::endl;
     return Found::kTooFew;
   }
@@ -182,12 +183,10 @@ ElasticJob::Found ElasticJob::Poll() {
 
 bool ElasticJob::MayGrow() {
   if (!round_ && absl::Seconds(since_round_.Seconds()) >= options_.grow_every) Probe(last_.hosts);
-  if (!round_ || !RoundEnded()) return false;
-  const Round round = *std::move(round_);
-  round_.reset();
-  const bool more = round.status.ok() && round.answered.size() > last_.hosts.size() && PlanFor(round.answered).ok();
-  if (!more || planned_.layout.step_seconds > kFaster * last_.layout.step_seconds) return false;
-  log_ << "hadal supervise: more hosts answer; saving, then going on with " << planned_.Describe() << std::endl;
+  const std::optional<Round> round = round_ ? EndedRound() : std::nullopt;
+  if (!round || round->answered.size() <= last_.hosts.size() || !PlanFor(round->answered).ok()) return false;
+  if (planned_.layout.step_seconds > kFaster * last_.layout.step_seconds) return false;
+  Log("more hosts answer; saving, then going on with ");
   return true;
 }
 
@@ -201,7 +200,7 @@ absl::StatusOr<std::vector<std::string>> ElasticJob::Start(const std::vector<std
   last_ = planned_;
   begun_ = absl::Now();
   written_ = WrittenAt(JoinPath(run_directory_, kMetricsName));
-  log_ << "hadal supervise: starting on " << last_.Describe() << std::endl;
+  Log("starting on ");
   const ElasticLayout& layout = last_.layout;
   std::vector<std::string> words;
   for (const std::string& word : command) {
@@ -215,21 +214,6 @@ absl::StatusOr<std::vector<std::string>> ElasticJob::Start(const std::vector<std
   return words;
 }
 
-std::optional<ElasticJob::Trained> ElasticJob::ReadTrained() const {
-  const std::string path = JoinPath(run_directory_, kMetricsName);
-  const absl::Time last_at = WrittenAt(path);
-  if (last_at <= written_) return std::nullopt;
-  std::string text = Tail(path);
-  const nlohmann::json run = LastEvent(text, "run");
-  if (!run.is_object()) return std::nullopt;
-  text.erase(0, text.rfind(R"({"event":"run",)"));
-  const nlohmann::json step = LastEvent(text, "step");
-  Trained trained{.first_step = run.value("first_step", int64_t{1}), .first_at = last_at, .last_at = last_at};
-  trained.last_step = step.is_object() ? step.value("step", int64_t{0}) : trained.first_step - 1;
-  if (step.is_object()) trained.first_at -= absl::Seconds(step.value("elapsed_seconds", 0.0));
-  return trained;
-}
-
 void ElasticJob::End(const std::string& why, bool crashed) {
   const auto seconds = [](absl::Duration time) { return std::max(0.0, absl::ToDoubleSeconds(time)); };
   const absl::Time now = absl::Now();
@@ -239,7 +223,7 @@ void ElasticJob::End(const std::string& why, bool crashed) {
                                  {"replicas", last_.layout.replicas},
                                  {"chunks", last_.layout.chunks}};
   for (const ElasticHost& host : last_.hosts) line["hosts"].push_back({{"name", host.name}, {"slots", host.slots}});
-  if (const std::optional<Trained> trained = ReadTrained()) {
+  if (const std::optional<Trained> trained = ReadTrained(run_directory_, written_)) {
     line["first_step"] = trained->first_step;
     line["last_step"] = trained->last_step;
     line["saved_step"] = ReadCheckpointPointer(run_directory_, CheckpointPointer::kLatest).value_or(0);
@@ -258,9 +242,10 @@ void ElasticJob::End(const std::string& why, bool crashed) {
   if (file.valid()) WriteAll(file, line.dump() + "\n", path).IgnoreError();
 }
 
-std::string ElasticJob::Place::Describe() const {
-  return absl::StrCat(hosts.size(), " host(s) (", Names(hosts, " "), "): ", layout.stages, " stages x ",
-                      layout.replicas, " replicas x ", layout.chunks, " chunks");
+void ElasticJob::Log(const char* what) const {
+  log_ << "hadal supervise: " << what << planned_.hosts.size() << " host(s) (" << Names(planned_.hosts, " ")
+       << "), stages x replicas x chunks " << planned_.layout.stages << " x " << planned_.layout.replicas << " x "
+       << planned_.layout.chunks << std::endl;
 }
 
 }  // namespace hadal

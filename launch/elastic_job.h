@@ -9,7 +9,6 @@
 // Threads: one. Blocking: the planner, for some seconds with hundreds of ranks.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <optional>
 #include <ostream>
@@ -27,7 +26,7 @@ namespace hadal {
 
 struct ElasticHost {
   std::string name;
-  int slots = 1;  // ranks that it may run
+  int slots = 0;  // ranks that it may run
   bool operator==(const ElasticHost&) const = default;
 };
 
@@ -50,10 +49,8 @@ class ElasticJob {
       : options_(options), run_directory_(std::move(run_directory)), log_(log) {}
 
   // Plans the job for all of its hosts.  Errors: the planner's; InvalidArgument if `command` lacks {layout}, {ranks},
-  // or both {hostfile} and {hosts}, if a host of the file has no slots=N or is named twice, or if the tasks per node of
-  // the Slurm job differ.
+  // or both {hostfile} and {hosts}, or if a host has no slots=N or is named twice.
   absl::Status Prepare(const std::vector<std::string>& command);
-
   // Starts to probe the hosts that are not in `known`, which count as answers.
   void Probe(const std::vector<ElasticHost>& known = {});
   // What the probes have found: the hosts of the last start; other hosts, or the first; too few for any layout.
@@ -71,34 +68,27 @@ class ElasticJob {
  private:
   struct Round {  // of probes
     absl::Status status;
-    std::vector<std::pair<ElasticHost, std::optional<ChildProcess>>> probes;  // no process: it has answered, or not
-    std::vector<ElasticHost> answered;  // once the round has ended in the order of HOSTS
+    std::vector<ElasticHost> hosts, answered;         // answered: in their order, once the round has ended
+    std::vector<std::optional<ChildProcess>> probes;  // [hosts] while they run
     Deadline deadline;
   };
   struct Place {
     std::vector<ElasticHost> hosts;
     ElasticLayout layout;
-
-    std::string Describe() const;
-  };
-  struct Trained {  // the last start, by RUN/metrics.jsonl
-    int64_t first_step = 0, last_step = 0;
-    absl::Time first_at, last_at;
   };
 
-  bool RoundEnded();
+  std::optional<Round> EndedRound();
   // Plans, unless the planner was last asked for the same hosts.
   absl::Status PlanFor(const std::vector<ElasticHost>& hosts);
-  std::optional<Trained> ReadTrained() const;  // nullopt: it has not begun to train
+  void Log(const char* what) const;
 
   const ElasticOptions& options_;
   const std::string run_directory_;
   std::ostream& log_;
   std::optional<Round> round_;
   Stopwatch since_round_;
-  Place planned_;             // what the planner was last asked for
-  absl::Status plan_status_;  // its answer
-  Place last_;                // the last start's; no hosts: none
+  Place planned_, last_;      // what the planner was last asked for; the last start's
+  absl::Status plan_status_;  // the planner's answer
   absl::Time begun_, ended_;  // of the last start, of the last that trained
   absl::Time written_;        // when metrics.jsonl was last written before the last start
   int64_t last_step_ = 0;     // of the last start that trained

@@ -134,7 +134,7 @@ class Supervisor {
   }
 
  private:
-  bool waiting() const { return state_ == SupervisorState::kBackingOff; }
+  bool waiting() const { return state_ == SupervisorState::kBackOff; }
 
   RunOwner Owner() const { return ReadOwner(run_directory_).value_or(std::nullopt).value_or(RunOwner()); }
 
@@ -165,7 +165,7 @@ class Supervisor {
       if (signal == SIGTERM || signal == SIGUSR1 || signal == SIGHUP) return SupervisorEvent::kRequest;
       if (waiting() && absl::Seconds(since_end_.Seconds()) >= back_off_) {
         crashed_ = false;
-        return SupervisorEvent::kWaitOver;
+        return SupervisorEvent::kWaited;
       }
       const std::optional<int> code = guardian_ ? guardian_->Poll() : std::nullopt;
       if (code.has_value()) return OnEnd(*code);
@@ -187,7 +187,7 @@ class Supervisor {
     }
     back_off_ = BackOff(++too_few_, std::max(options_.back_off, absl::Seconds(1)), absl::ZeroDuration());
     since_end_.Restart();
-    return SupervisorEvent::kTooFew;
+    return SupervisorEvent::kFew;
   }
 
   SupervisorEvent AfterProbing(bool same_hosts) {
@@ -220,7 +220,7 @@ class Supervisor {
 
   absl::Status Act(SupervisorAction action) {
     if (action == SupervisorAction::kAsk) guardian_->Send(GuardianOrder::kAsk);
-    if (action == SupervisorAction::kTerminate) guardian_->Send(GuardianOrder::kTerminate);
+    if (action == SupervisorAction::kTerm) guardian_->Send(GuardianOrder::kTerminate);
     if (action == SupervisorAction::kKill) guardian_->Send(GuardianOrder::kKill);
     if (action == SupervisorAction::kStart) return Start();
     if (action == SupervisorAction::kProbe && elastic_) elastic_->Probe();
@@ -245,7 +245,7 @@ class Supervisor {
   }
 
   int ReturnCode(SupervisorAction action) {
-    if (action == SupervisorAction::kReturnSaved) {  // the last line, after the launcher's own about code 85
+    if (action == SupervisorAction::kReturn85) {  // the last line, after the launcher's own about code 85
       log_ << "hadal supervise: saved; the same command continues from " << furthest_.Describe() << std::endl;
       return kExitRequeue;
     }

@@ -21,7 +21,7 @@ bool IsCrash(const JobEnd& end) {
 // Repeated each second for a job that is to end.
 Action Urge(SupervisorState state) {
   if (state == kAsked || state == kOrdered || state == kGrowing) return Action::kAsk;
-  if (state == kTerminating) return Action::kTerminate;
+  if (state == kTerminating) return Action::kTerm;
   return state == kKilling ? Action::kKill : Action::kNone;
 }
 
@@ -32,7 +32,7 @@ SupervisorState AfterOrder(SupervisorState state) {
 
 SupervisorStep OnJobEnd(SupervisorState state, SupervisorEvent event) {
   if (event == kSaved && state == kGrowing) return {kProbing, Action::kProbe};
-  if (event == kSaved) return {kEnded, Action::kReturnSaved};
+  if (event == kSaved) return {kEnded, Action::kReturn85};
   if (event == kFinal) return {kEnded, Action::kReturnCode};
   if (event == kCrash && (state == kRunning || state == kGrowing)) return {kProbing, Action::kProbe};
   return {kEnded, Action::kReturnCrash};
@@ -40,10 +40,10 @@ SupervisorStep OnJobEnd(SupervisorState state, SupervisorEvent event) {
 
 // Without a job: backing off or probing.
 SupervisorStep BetweenJobs(SupervisorState state, SupervisorEvent event) {
-  if (event == kInterrupt || event == kRequest) return {kEnded, Action::kReturnSaved};
-  if (state == kBackingOff && event == kWaitOver) return {kProbing, Action::kProbe};
+  if (event == kInterrupt || event == kRequest) return {kEnded, Action::kReturn85};
+  if (state == kBackOff && event == kWaited) return {kProbing, Action::kProbe};
   if (state == kProbing && event == kHosts) return {kRunning, Action::kStart};
-  if (state == kProbing && (event == kCrash || event == kTooFew)) return {kBackingOff, Action::kWait};
+  if (state == kProbing && (event == kCrash || event == kFew)) return {kBackOff, Action::kWait};
   if (state == kProbing && event == kLastCrash) return {kEnded, Action::kReturnCrash};
   return {state};
 }
@@ -52,9 +52,9 @@ SupervisorStep BetweenJobs(SupervisorState state, SupervisorEvent event) {
 
 SupervisorStep Next(SupervisorState state, SupervisorEvent event) {
   if (state == kEnded) return {kEnded};
-  if (state == kBackingOff || state == kProbing) return BetweenJobs(state, event);
+  if (state == kBackOff || state == kProbing) return BetweenJobs(state, event);
   if (event == kHosts && state == kRunning) return {kGrowing, Action::kAsk};
-  if (event == kWaitOver || event == kHosts || event == kTooFew) return {state};
+  if (event == kWaited || event == kHosts || event == kFew) return {state};
   if (event == kInterrupt) state = AfterOrder(state);
   if (event == kRequest && (state == kRunning || state == kGrowing)) state = kAsked;
   const bool job_runs = event == kInterrupt || event == kRequest || event == kSecond;

@@ -43,45 +43,13 @@
 
 namespace hadal {
 
-enum class SupervisorState {
-  kRunning,
-  kGrowing,
-  kAsked,
-  kOrdered,
-  kTerminating,
-  kKilling,
-  kBackingOff,
-  kProbing,
-  kEnded
-};
+enum class SupervisorState { kRunning, kGrowing, kAsked, kOrdered, kTerminating, kKilling, kBackOff, kProbing, kEnded };
 
 // The columns of the table, in its order.
-enum class SupervisorEvent {
-  kInterrupt,
-  kRequest,
-  kSecond,
-  kSaved,
-  kFinal,
-  kCrash,
-  kLastCrash,
-  kWaitOver,
-  kHosts,
-  kTooFew
-};
+enum class SupervisorEvent { kInterrupt, kRequest, kSecond, kSaved, kFinal, kCrash, kLastCrash, kWaited, kHosts, kFew };
 
 // kWait: wait, then probe (BackOff). kReturn…: return 85, the job's exit code, or 5 or 6.
-enum class SupervisorAction {
-  kNone,
-  kAsk,
-  kTerminate,
-  kKill,
-  kWait,
-  kProbe,
-  kStart,
-  kReturnSaved,
-  kReturnCode,
-  kReturnCrash
-};
+enum class SupervisorAction { kNone, kAsk, kTerm, kKill, kWait, kProbe, kStart, kReturn85, kReturnCode, kReturnCrash };
 
 // The next state, and what the supervisor does now.
 struct SupervisorStep {

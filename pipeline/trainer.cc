@@ -105,8 +105,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainOptions& opt
   }
   std::unique_ptr<MemoryCopies> copies;
   if (options.checkpoint.memory_every_steps > 0) {
-    copies = std::make_unique<MemoryCopies>(options.checkpoint.memory_folder, options.run_directory, surroundings.hosts,
-                                            communicator, WaitTimeout(options));
+    copies = std::make_unique<MemoryCopies>(options, surroundings.hosts, communicator);
   }
   trainer->checkpoints_ = std::make_unique<TrainingCheckpoints>(
       std::move(checkpoints), trainer->engine_->state(), communicator.rank(), trainer->collectives_,
@@ -363,7 +362,7 @@ absl::StatusOr<std::optional<StopReason>> Trainer::AfterStep(StepVote vote, bool
   if (saves) {
     HADAL_RETURN_IF_ERROR(checkpoints_->Begin(progress_, is_best));
   } else if (copy_due_ && health_.skipped_in_a_row() == 0 && !checkpoints_->saving() && !reason.has_value()) {
-    checkpoints_->BeginCopy(progress_);
+    if (checkpoints_->copies() != nullptr) checkpoints_->Start(progress_, /*is_best=*/false, /*in_memory=*/true);
     copy_due_ = false;
   }
   return reason;

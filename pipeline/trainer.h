@@ -60,7 +60,7 @@ struct TrainingSurroundings {
   // Called on every rank before each step, for a watchdog or for faults injected by tests. May be empty.
   std::function<void(int64_t step)> before_step;
   TranslateValidation validation_bleu;  // may be empty: no BLEU
-  std::vector<std::string> hosts;       // [ranks], for copies in memory; empty: one host
+  std::vector<std::string> hosts;       // [ranks]; for copies in memory alone
   TraceRequest trace;                   // steps to trace; none by default
 };
 

@@ -6,11 +6,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <new>
+#include <optional>
 #include <string_view>
 #include <system_error>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,7 +19,6 @@
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/checkpoint/checkpoint_manifest.h"
 #include "pipeline/checkpoint/run_owner.h"
-#include "runtime/bytes.h"
 #include "runtime/check.h"
 #include "runtime/comm/message_tags.h"
 #include "runtime/crc32c.h"
@@ -34,21 +34,23 @@ constexpr int64_t kMessageBytes = int64_t{256} << 20;
 
 }  // namespace
 
-MemoryCopies::MemoryCopies(const std::string& folder, const std::string& run_directory,
-                           const std::vector<std::string>& hosts, Communicator& world, absl::Duration timeout)
-    : run_directory_(run_directory), world_(world), collectives_(world, timeout) {
-  const auto name_of = [&](int rank) { return hosts.empty() ? std::string() : hosts[rank]; };
+MemoryCopies::MemoryCopies(const TrainOptions& options, const std::vector<std::string>& hosts, Communicator& world)
+    : run_directory_(options.run_directory),
+      world_(world),
+      collectives_(world, absl::Seconds(options.pipeline.wait_timeout_seconds)) {
   std::map<std::string, size_t> numbers;
   for (int rank = 0; rank < world.size(); ++rank) {
-    const size_t host = numbers.emplace(name_of(rank), numbers.size()).first->second;
+    const size_t host = numbers.emplace(hosts.at(rank), numbers.size()).first->second;
     ranks_of_.resize(numbers.size());
     ranks_of_[host].push_back(rank);
     if (rank == world.rank()) host_ = host;
   }
   std::error_code error;
-  const std::string run = std::filesystem::weakly_canonical(run_directory, error).string();
-  const std::string identity = absl::StrCat(run, "\n", name_of(world.rank()));
-  place_ = JoinPath(folder, absl::StrFormat("hadal-%d-%08x", geteuid(), Crc32c(identity.data(), identity.size())));
+  // Absolute first: a path that does not exist yet stays relative.
+  const auto run = std::filesystem::weakly_canonical(std::filesystem::absolute(run_directory_, error), error).string();
+  const std::string identity = absl::StrCat(run, "\n", hosts[world.rank()]);
+  place_ = JoinPath(options.checkpoint.memory_folder,
+                    absl::StrFormat("hadal-%d-%08x", geteuid(), Crc32c(identity.data(), identity.size())));
 }
 
 absl::Status MemoryCopies::MakePlace() const {
@@ -159,31 +161,24 @@ void MemoryCopies::EndExchange() {
 // ---- Loading ----
 
 absl::Status MemoryCopies::Fetch(int64_t before_step, std::string& directory) {
-  int64_t after_step = -1;
-  std::string known;
+  std::vector<double> own = {-1};  // rank 0: the newest checkpoint's step; behind it a host's first rank: its copies'
   if (world_.rank() == 0) {
     attempt_ = ReadOwner(run_directory_).value_or(std::nullopt).value_or(RunOwner()).attempt;
     const auto saved = FindLatest(run_directory_, {.before_step = before_step, .need_moments = true});
-    if (saved.ok()) after_step = saved->checkpoint.step;
-    AppendFields(std::tie(attempt_, after_step), known);
+    if (saved.ok()) own[0] = static_cast<double>(saved->checkpoint.step);
   }
-  HADAL_RETURN_IF_ERROR(collectives_.Broadcast(known, 0, kWhat));
-  std::string_view in = known;
-  HADAL_CHECK(TakeFields(in, std::tie(attempt_, after_step)));
-  std::vector<double> own;  // steps
+  HADAL_RETURN_IF_ERROR(collectives_.Broadcast(attempt_, 0, kWhat));
   for (const CheckpointEntry& copy : Copies()) {
     if (leads()) own.push_back(static_cast<double>(copy.step));
   }
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> of_ranks, collectives_.AllGather(own, kWhat));
-  for (int64_t step = before_step; step > after_step;) {
-    int holder = -1;
-    before_step = std::exchange(step, after_step);
-    for (int rank = 0; rank < world_.size(); ++rank) {
-      for (const double of_rank : of_ranks[rank]) {
-        if (of_rank > step && of_rank < before_step) step = static_cast<int64_t>(of_rank), holder = rank;
-      }
-    }
-    if (holder < 0) break;
+  std::map<int64_t, int, std::greater<>> holders;  // by step, newest first
+  for (int rank = 0; rank < world_.size(); ++rank) {
+    for (const double step : of_ranks[rank]) holders[static_cast<int64_t>(step)] = rank;
+  }
+  for (const auto& [step, holder] : holders) {
+    if (step >= before_step) continue;
+    if (static_cast<double>(step) <= of_ranks[0][0]) break;
     HADAL_ASSIGN_OR_RETURN(const bool complete, FetchCopy(step, holder));
     if (complete) directory = Directory(step);
     if (complete) break;

@@ -20,8 +20,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
+#include "pipeline/options/train_options.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/mapped_file.h"
@@ -31,10 +31,8 @@ namespace hadal {
 
 class MemoryCopies {
  public:
-  // `folder`: in memory, on every host. `hosts`: [ranks], names; empty: one host. `timeout`: of each wait for a rank.
-  // `world` must outlive the object.
-  MemoryCopies(const std::string& folder, const std::string& run_directory, const std::vector<std::string>& hosts,
-               Communicator& world, absl::Duration timeout);
+  // `hosts`: [ranks], their names. `world` must outlive the object.
+  MemoryCopies(const TrainOptions& options, const std::vector<std::string>& hosts, Communicator& world);
   ~MemoryCopies() { EndExchange(); }
 
   // Finds the newest copy that is newer than the run's checkpoints before `before_step`, and sends each host the files

@@ -39,9 +39,8 @@ absl::StatusOr<CommitResult> Commit(const CheckpointCommitter& committer, Memory
       HADAL_ASSIGN_OR_RETURN(request.files.emplace_back(), WrittenFile::Parse(text));
     }
     if (copies != nullptr) {
-      const std::string directory = copies->Directory(request.progress.step);
-      HADAL_RETURN_IF_ERROR(committer.Complete(request, directory, /*is_whole=*/false));
-      return CommitResult{.directory = directory, .retention = {}};
+      HADAL_RETURN_IF_ERROR(committer.Complete(request, copies->Directory(request.progress.step), /*is_whole=*/false));
+      return CommitResult();
     }
     absl::StatusOr<CommitResult> result = committer.Commit(request);
     if (result.ok()) return result;
@@ -164,11 +163,8 @@ absl::Status TrainingCheckpoints::Claim(int64_t step) {
   HADAL_RETURN_IF_ERROR(AwaitSight());
   last_step_ = loaded_elsewhere_ || loaded_copy_ ? -1 : step;
   for (Stopwatch& watch : since_begin_) watch.Restart();
-  return copies_ == nullptr ? absl::OkStatus() : ClaimCopies(step);
-}
-
-absl::Status TrainingCheckpoints::ClaimCopies(int64_t step) {
-  const absl::Status claimed = collectives_.AllOk(copies_->Claim(attempt_, step), "claiming the copies in memory");
+  if (copies_ == nullptr) return absl::OkStatus();
+  claimed = collectives_.AllOk(copies_->Claim(attempt_, step), "claiming the copies in memory");
   if (claimed.ok() || EndsTheRun(claimed)) return claimed;
   Warn(absl::StrCat("NO COPIES IN MEMORY: ", claimed.message()));
   copies_ = nullptr;
@@ -320,7 +316,7 @@ absl::Status TrainingCheckpoints::Settle() {
   }
   if (sink_ == nullptr) return absl::OkStatus();
   CheckpointMetrics metrics{.step = progress_.step,
-                            .directory = committed->directory,
+                            .directory = in_memory_ ? copies_->Directory(progress_.step) : committed->directory,
                             .in_memory = in_memory_,
                             .seconds = since_begin_[in_memory_].Seconds(),
                             .interval_seconds = interval_seconds_};

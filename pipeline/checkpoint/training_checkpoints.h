@@ -16,8 +16,8 @@
 // Loading: rank 0 chooses a checkpoint and broadcasts its manifest. Every rank reads the weights and moments that it
 // stores, whichever pipeline layout wrote them, verifies them by the manifest's checksums, and votes. If any rank finds
 // damage (DataLoss), rank 0 warns and all try the next older checkpoint, unless the user has named this one.
-// Copies in memory (memory_copies.h) are saves, too, which Start begins; before the commit the hosts exchange files. At
-// the start of a run LoadLatest prefers a copy to an older checkpoint.
+// Copies in memory (memory_copies.h) are saves, too: before the commit the hosts exchange files. At the start of a run
+// LoadLatest prefers a copy to an older checkpoint.
 // Threads: one per rank. Blocking: all methods; Begin only if a save is in progress. All methods are collective: all
 // ranks call them in the same order.
 #pragma once
@@ -111,10 +111,8 @@ class TrainingCheckpoints {
   // that failed. If the list is then empty, it becomes the list in the last checkpoint that was saved or loaded, so
   // that the next better validation is saved as `best`.
   absl::Status Begin(TrainingProgress& now, bool is_best);
-  // Starts a copy in memory, if the run makes any.  REQUIRES: !saving().
-  void BeginCopy(const TrainingProgress& now) {
-    if (copies_ != nullptr) Start(now, /*is_best=*/false, /*in_memory=*/true);
-  }
+  // Starts a save, or a copy in memory.  REQUIRES: !saving(); copies() for a copy.
+  void Start(const TrainingProgress& progress, bool is_best, bool in_memory = false);
   bool saving() const { return saving_; }
   // Call before every update: see BackgroundFile::BeforeUpdate.
   void BeforeUpdate(const Stream& stream);
@@ -149,8 +147,6 @@ class TrainingCheckpoints {
  private:
   absl::Status ClaimHere(int64_t step);
   absl::Status AwaitSight();
-  absl::Status ClaimCopies(int64_t step);
-  void Start(const TrainingProgress& progress, bool is_best, bool in_memory = false);
   // Votes once on the save in progress. Returns true after the commit.  REQUIRES: saving().
   absl::StatusOr<bool> Advance();
   absl::Status Continue(TrainingProgress& now, bool to_its_end);

@@ -1,7 +1,9 @@
 #include "pipeline/engine/memory_fit.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -14,6 +16,8 @@
 #include "pipeline/engine/engine.h"
 #include "pipeline/exchange/process_grid.h"
 #include "pipeline/layout/recompute_plan.h"
+#include "pipeline/schedule/partition.h"
+#include "pipeline/schedule/schedule_replay.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -131,10 +135,53 @@ StageFit FitStage(const ModelPlan& plan, int64_t limit_bytes, const Stream& stre
     if (best.bytes > limit_bytes ? bytes < best.bytes : fits && tried.cost < best.choice.cost) {
       best = {std::move(tried), bytes, best.bytes_without};
     }
-    if (room == before || (i == 0 && fits)) break;
+    if (room == before || (fits && room < before)) break;
     if (i + 1 == kTries && best.bytes > limit_bytes) room = 0;
   }
   return best;
+}
+
+// A layout whose stages recompute as little as they must.
+struct FittedCut {
+  PipelineLayout pipeline;
+  std::vector<int64_t> bytes;        // [S]
+  std::pair<int64_t, double> value;  // less is better: the most bytes of a stage, or the limit; a replay's length
+};
+FittedCut FitCut(const ModelPlan& plan, int64_t limit_bytes, const Stream& stream, PipelineLayout pipeline) {
+  FittedCut cut{.pipeline = std::move(pipeline)};
+  std::vector<RecomputeRun> runs;
+  RecomputeFit fit;
+  for (int stage = 0; stage < cut.pipeline.shape.stages; ++stage) {
+    const auto& [choice, bytes, bytes_without] = FitStage(plan, limit_bytes, stream, stage, cut.pipeline);
+    fit.bytes_without.push_back(bytes_without);
+    if (choice.cost > 0) fit.gap = std::max(fit.gap, 1 - choice.lower_bound / choice.cost);
+    runs.insert(runs.end(), choice.runs.begin(), choice.runs.end());
+    cut.bytes.push_back(bytes);
+  }
+  SetRecompute(plan, std::move(runs), cut.pipeline);
+  cut.pipeline.recompute_fit = std::move(fit);
+  const Replay replay = ReplaySchedule(cut.pipeline.programs, cut.pipeline.shape, CostsOfChunks(cut.pipeline),
+                                       {.outstanding_sends = cut.pipeline.outstanding_sends})
+                            .value();
+  cut.value = {std::max(limit_bytes, std::ranges::max(cut.bytes)), replay.makespan_seconds};
+  return cut;
+}
+
+// The borders of the model cut anew. A stage that lacks memory costs in proportion more, and each by `of_way` times the
+// share of a step that the first micro-batch needs to reach it.
+absl::StatusOr<std::vector<int32_t>> CutAgain(const ModelPlan& plan, int64_t limit_bytes, double of_way,
+                                              const FittedCut& cut) {
+  const ScheduleShape& shape = cut.pipeline.shape;
+  PartitionProblem problem{.stages = shape.global_chunks(), .cost = cut.pipeline.costs};
+  const double before = SplitsBackward(cut.pipeline.schedule) ? 1.0 / 3 : 1;  // of a stage's work
+  for (int32_t s = 0; s < std::ssize(problem.cost); ++s) {
+    const int stage = cut.pipeline.RankOfSublayer(s);
+    const double lack = static_cast<double>(cut.bytes[stage]) / static_cast<double>(limit_bytes);
+    problem.cost[s] *= (cut.pipeline.recomputed[s] ? 4 : 3) * std::max(1.0, lack) *
+                       std::pow(1 + of_way * before / (shape.chunks * shape.micro_batches), stage);
+    problem.cut_allowed_before.push_back(plan.sublayers[s].cut_before != 0);
+  }
+  return MakePartition(problem);
 }
 
 }  // namespace
@@ -143,21 +190,35 @@ int64_t LimitedBytes(const ArenaLayout& layout, DeviceKind kind) {
   return kind == DeviceKind::kCpu ? layout.total_bytes() : layout.device_bytes() + cuda::OwnMemory::kDeviceBytes;
 }
 
-FullestStage RecomputeToFit(const ModelPlan& plan, int64_t limit_bytes, const Stream& stream,
-                            PipelineLayout& pipeline) {
-  FullestStage fullest;
-  std::vector<RecomputeRun> runs;
-  RecomputeFit fit;
-  for (int stage = 0; stage < pipeline.shape.stages; ++stage) {
-    const auto& [choice, bytes, bytes_without] = FitStage(plan, limit_bytes, stream, stage, pipeline);
-    fit.bytes_without.push_back(bytes_without);
-    if (choice.cost > 0) fit.gap = std::max(fit.gap, 1 - choice.lower_bound / choice.cost);
-    runs.insert(runs.end(), choice.runs.begin(), choice.runs.end());
-    if (bytes > fullest.bytes) fullest = {stage, bytes};
+FullestStage RecomputeToFit(const ModelPlan& plan, int64_t limit_bytes, const Stream& stream, PipelineLayout& pipeline,
+                            const LayoutOfBorders& make) {
+  constexpr int kRounds = 4;
+  FittedCut best = FitCut(plan, limit_bytes, stream, std::move(pipeline)), tried = best;
+  const auto try_cut = [&](const std::vector<int32_t>& borders) {
+    absl::StatusOr<PipelineLayout> cut = make(borders);
+    if (!cut.ok()) return;
+    tried = FitCut(plan, limit_bytes, stream, *std::move(cut));
+    if (tried.value < best.value) best = tried;
+  };
+  for (int round = 0; make && round < kRounds; ++round) {
+    const absl::StatusOr<std::vector<int32_t>> borders = CutAgain(plan, limit_bytes, 1.0 * round / kRounds, tried);
+    if (!borders.ok() || *borders == tried.pipeline.borders) break;
+    try_cut(*borders);
   }
-  SetRecompute(plan, std::move(runs), pipeline);
-  pipeline.recompute_fit = std::move(fit);
-  return fullest;
+  const int pieces = best.pipeline.shape.global_chunks();
+  if (make && std::ssize(plan.sublayers) <= kExactCutSublayers && pieces <= kExactCutPieces) {
+    std::vector<int32_t> borders = best.pipeline.borders;
+    std::iota(borders.begin(), borders.end() - 1, 0);
+    for (int i = 1; i > 0;) {
+      try_cut(borders);
+      for (i = pieces - 1; i > 0 && borders[i] + 1 == borders[i + 1];) --i;
+      std::iota(borders.begin() + i, borders.end() - 1, borders[i] + 1);
+    }
+  }
+  pipeline = std::move(best.pipeline);
+  const auto fullest = std::ranges::max_element(best.bytes);
+  return {static_cast<int>(fullest - best.bytes.begin()), *fullest,
+          std::accumulate(best.bytes.begin(), best.bytes.end(), int64_t{0})};
 }
 
 int NcclConnections(const ModelPlan& plan, const PipelineLayout& pipeline) {
@@ -196,9 +257,14 @@ absl::StatusOr<PipelineLayout> MakeFittingLayout(const ModelPlan& plan, const Ba
   if (fullest.bytes <= fit.limit()) return pipeline;
   fitting.recompute_every = 1;
   HADAL_ASSIGN_OR_RETURN(PipelineLayout chosen, MakeLayout(fit, fitting, /*rank=*/0));
+  const auto make = [&](const std::vector<int32_t>& borders) {
+    PipelineOptions cut = fitting;
+    cut.split.assign(borders.begin() + 1, borders.end() - 1);
+    return MakeLayout(fit, cut, /*rank=*/0);
+  };
   Fullest nearest{.bytes = fit.limit()};
   for (int64_t limit = fit.limit(), i = 0; i < 2 && nearest.bytes >= fit.limit(); ++i) {
-    RecomputeToFit(plan, limit, stream, chosen);
+    RecomputeToFit(plan, limit, stream, chosen, options.split.empty() ? LayoutOfBorders(make) : nullptr);
     HADAL_ASSIGN_OR_RETURN(nearest, FullestRank(fit, chosen));
     limit -= nearest.bytes - fit.limit();  // other replicas may update more slices
   }

@@ -7,6 +7,7 @@
 #include "layers/adaptive_bands.h"
 #include "layers/speech_front_end.h"
 #include "pipeline/layout/decode_capacity.h"
+#include "pipeline/layout/recompute_plan.h"
 #include "pipeline/schedule/partition.h"
 #include "pipeline/schedule/schedule_check.h"
 #include "pipeline/schedule/schedule_replay.h"
@@ -41,22 +42,6 @@ absl::StatusOr<std::vector<int32_t>> CutModel(const ModelPlan& plan, const std::
                                                    " stages of ", shape.chunks, " chunks need ", problem.pieces() - 1));
   }
   return PartitionByCounts(problem, CountsOf(split, costs.size()));
-}
-
-// In multiply-adds in place of seconds: of the replay only shares of its length are read.
-ReplayCosts CostsOfChunks(const PipelineLayout& pipeline) {
-  ReplayCosts costs;
-  for (int g = 0; g < pipeline.shape.global_chunks(); ++g) {
-    double forward = 0, recomputed = 0;
-    for (int32_t s = pipeline.borders[g]; s < pipeline.borders[g + 1]; ++s) {
-      forward += pipeline.costs[s];
-      recomputed += pipeline.recomputed[s] ? pipeline.costs[s] : 0;
-    }
-    costs.forward_seconds.push_back(forward);
-    costs.backward_seconds.push_back(2 * forward + recomputed);
-    costs.weight_seconds.push_back(kWeightShare * 2 * forward);
-  }
-  return costs;
 }
 
 // Reading an element of the history from memory takes the time of that many multiply-adds of a product: 23 forward and

@@ -5,7 +5,6 @@
 #include <limits>
 #include <memory>
 #include <optional>
-#include <set>
 #include <tuple>
 #include <utility>
 
@@ -144,21 +143,26 @@ struct Problem {
   std::vector<Rest> small = {},
                     large = {};  // the same at neighbouring prices: small fits, large is cheaper and does not
 
-  std::vector<Rest> Rests(double of_cost, double of_byte) const;
+  // Into memory that is reused.
+  void Rests(double of_cost, double of_byte, std::vector<Rest>& rests) const;
   void Append(size_t node, const RecomputeStep& step, std::vector<RecomputeRun>& runs) const {
     runs.push_back({graph->sublayers[node / 2], step.length});
   }
   // The best plan that fits of those that begin as one of `small` and `large` and go on as the other.
   RecomputeChoice Cross() const;
-  // REQUIRES: some plan fits, and keeping all does not.
+  // Begins with `cheapest` if there is a price.  REQUIRES: some plan fits, and keeping all does not.
   void FindPrice();
+  void Bound() {
+    Rests(1, price, cheapest);
+    lower_bound = cheapest.front().value - price * static_cast<double>(limit_bytes);
+  }
   // Returns the labels of the nodes on ways with a cost below `enough`, the last node's ascending by cost. Clears
   // `exact` if not all were followed.
   std::vector<std::vector<Label>> Follow(double enough, bool& exact) const;
 };
 
-std::vector<Rest> Problem::Rests(double of_cost, double of_byte) const {
-  std::vector<Rest> rests(graph->steps.size());
+void Problem::Rests(double of_cost, double of_byte, std::vector<Rest>& rests) const {
+  rests.resize(graph->steps.size());
   for (size_t node = rests.size() - 1; node-- > 0;) {
     rests[node].value = kUnbounded;
     for (const RecomputeStep& step : graph->steps[node]) {
@@ -168,21 +172,18 @@ std::vector<Rest> Problem::Rests(double of_cost, double of_byte) const {
       if (value < rests[node].value) rests[node] = {value, step.cost + rest.cost, step.bytes + rest.bytes, &step};
     }
   }
-  return rests;
 }
 
 void Problem::FindPrice() {
   constexpr double kTie = 1e-9;  // relative
-  large = Rests(1, 0);
+  Rests(1, 0, large);
   small = fewest;
   for (;;) {
+    if (price > 0) std::swap(cheapest.front().bytes <= limit_bytes ? small : large, cheapest);
     const Rest &most = large.front(), &least = small.front();
     price = (least.cost - most.cost) / static_cast<double>(most.bytes - least.bytes);
-    cheapest = Rests(1, price);
-    const Rest& found = cheapest.front();
-    lower_bound = found.value - price * static_cast<double>(limit_bytes);
-    if (found.value >= (least.cost + price * static_cast<double>(least.bytes)) * (1 - kTie)) return;
-    (found.bytes <= limit_bytes ? small : large) = cheapest;
+    Bound();
+    if (cheapest.front().value >= (least.cost + price * static_cast<double>(least.bytes)) * (1 - kTie)) return;
   }
 }
 
@@ -241,21 +242,26 @@ std::vector<std::vector<Label>> Problem::Follow(double enough, bool& exact) cons
   return labels;
 }
 
-// With each size of the buffer for which some plan fits. Lowers `least` to the fewest bytes of any plan.
-std::vector<Problem> FittingProblems(const RecomputeGraph& graph, int64_t limit_bytes, int64_t& least) {
-  std::set<int64_t> buffers;
-  for (const std::vector<RecomputeStep>& steps : graph.steps) {
-    for (const RecomputeStep& step : steps) buffers.insert(step.buffer_bytes);
-  }
+// With each size of the buffer for which some plan fits. Of those that cannot lower the cost of `best`, the best that
+// Cross finds, to `better` times itself, only the bound. If no plan fits, `least` becomes the fewest bytes of any.
+std::vector<Problem> FittingProblems(const RecomputeGraph& graph, int64_t limit_bytes, double better,
+                                     RecomputeChoice& best, int64_t& least) {
   std::vector<Problem> problems;
-  for (const int64_t buffer : buffers) {
-    Problem problem{&graph, buffer, limit_bytes - buffer};
-    problem.fewest = problem.Rests(0, 1);
-    const int64_t fewest = problem.fewest.front().bytes;
-    least = std::min(least, buffer + fewest);
-    if (fewest > problem.limit_bytes) continue;
+  Problem problem{&graph};
+  for (const int64_t buffer : graph.buffers) {
+    problem.buffer_bytes = buffer;
+    problem.limit_bytes = limit_bytes - buffer;
+    if (problem.price > 0) problem.Bound();  // that of the buffer before
+    if (problem.lower_bound >= better * best.cost) {
+      problems.push_back({.graph = &graph, .lower_bound = problem.lower_bound});
+      continue;
+    }
+    problem.Rests(0, 1, problem.fewest);
+    least = std::min(least, buffer + problem.fewest.front().bytes);
+    if (problem.fewest.front().bytes > problem.limit_bytes) continue;
     problem.FindPrice();
-    problems.push_back(std::move(problem));
+    if (RecomputeChoice crossed = problem.Cross(); crossed.cost < best.cost) best = std::move(crossed);
+    problems.push_back(problem);
   }
   return problems;
 }
@@ -272,6 +278,21 @@ std::vector<RecomputeRun> RunsOf(const RecomputeGraph& graph, const std::vector<
 
 }  // namespace
 
+ReplayCosts CostsOfChunks(const PipelineLayout& pipeline) {
+  ReplayCosts costs;
+  for (int g = 0; g < pipeline.shape.global_chunks(); ++g) {
+    double forward = 0, recomputed = 0;
+    for (int32_t s = pipeline.borders[g]; s < pipeline.borders[g + 1]; ++s) {
+      forward += pipeline.costs[s];
+      recomputed += pipeline.recomputed[s] ? pipeline.costs[s] : 0;
+    }
+    costs.forward_seconds.push_back(forward);
+    costs.backward_seconds.push_back(2 * forward + recomputed);
+    costs.weight_seconds.push_back(kWeightShare * 2 * forward);
+  }
+  return costs;
+}
+
 RecomputeGraph MakeRecomputeGraph(const ModelPlan& plan, const PipelineLayout& pipeline, int rank) {
   RecomputeGraph graph;
   for (int c = 0; c < pipeline.shape.chunks; ++c) {
@@ -285,30 +306,34 @@ RecomputeGraph MakeRecomputeGraph(const ModelPlan& plan, const PipelineLayout& p
     }
   }
   graph.steps.emplace_back();
+  for (const std::vector<RecomputeStep>& steps : graph.steps) {
+    for (const RecomputeStep& step : steps) {
+      if (std::ranges::count(graph.buffers, step.buffer_bytes) == 0) graph.buffers.push_back(step.buffer_bytes);
+    }
+  }
+  std::ranges::sort(graph.buffers);
   return graph;
 }
 
 RecomputeChoice ChooseRecompute(const RecomputeGraph& graph, int64_t limit_bytes) {
-  const Rest all_kept = Problem{&graph}.Rests(1, 0).front();
-  RecomputeChoice choice{.bytes = all_kept.bytes};
+  std::vector<Rest> all_kept;
+  Problem{&graph}.Rests(1, 0, all_kept);
+  RecomputeChoice choice{.bytes = all_kept.front().bytes};
   if (graph.sublayers.empty()) return choice;
   choice.runs = {{.first = graph.sublayers.front()}};
-  if (all_kept.bytes <= limit_bytes) return choice;
-  int64_t least = all_kept.bytes;
-  std::vector<Problem> problems = FittingProblems(graph, limit_bytes, least);
+  if (choice.bytes <= limit_bytes) return choice;
+  int64_t least = choice.bytes;
+  // Of many segments, a plan that is hardly better is not looked for.
+  const double better = std::ssize(graph.sublayers) > kExactSegments ? 1 / 1.01 : 1;
+  RecomputeChoice crossed{.cost = kUnbounded};
+  std::vector<Problem> problems = FittingProblems(graph, limit_bytes, better, crossed, least);
   if (problems.empty()) {
-    if (least < all_kept.bytes) choice = ChooseRecompute(graph, least);
+    if (least < choice.bytes) choice = ChooseRecompute(graph, least);
     choice.lower_bound = kUnbounded;
     return choice;
   }
   std::ranges::sort(problems, {}, &Problem::lower_bound);
-  choice.cost = kUnbounded;
-  for (const Problem& problem : problems) {
-    if (problem.lower_bound >= choice.cost) break;
-    if (RecomputeChoice crossed = problem.Cross(); crossed.cost < choice.cost) choice = std::move(crossed);
-  }
-  // Of many segments, a plan that is hardly better is not looked for.
-  const double better = std::ssize(graph.sublayers) > kExactSegments ? 1 / 1.01 : 1;
+  choice = std::move(crossed);
   choice.lower_bound = kUnbounded;
   for (const Problem& problem : problems) {
     const double enough = better * choice.cost;

@@ -19,6 +19,7 @@
 #include "layers/model_plan.h"
 #include "pipeline/layout/pipeline_layout.h"
 #include "pipeline/options/recompute_run.h"
+#include "pipeline/schedule/schedule_replay.h"
 
 namespace hadal {
 
@@ -39,9 +40,13 @@ struct RecomputeStep {
 struct RecomputeGraph {
   std::vector<int32_t> sublayers;                 // the first of each shortest segment
   std::vector<std::vector<RecomputeStep>> steps;  // from each node
+  std::vector<int64_t> buffers;                   // the different RecomputeStep::buffer_bytes, ascending
 };
 // The segments of a rank of a layout, whatever the layout recomputes.
 RecomputeGraph MakeRecomputeGraph(const ModelPlan& plan, const PipelineLayout& pipeline, int rank);
+
+// The costs of a layout's replay, of what it recomputes too, in multiply-adds in place of seconds.
+ReplayCosts CostsOfChunks(const PipelineLayout& pipeline);
 
 struct RecomputeChoice {
   std::vector<RecomputeRun> runs;

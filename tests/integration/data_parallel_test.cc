@@ -1,10 +1,6 @@
-// Replicas of the pipeline: the same bits for every cut and with the optimizer's state sharded or not, and for every
-// number of replicas that divides the step's groups; else the same loss, up to the order of sums.
-
-#include <optional>
-
+// Replicas of the pipeline: the same bits for every cut and with the optimizer's state sharded or not; for other
+// numbers of replicas the same loss, up to the order of sums (the same bits: group_sums_test.cc).
 #include "gmock/gmock.h"
-#include "pipeline/engine/memory_fit.h"
 #include "pipeline/layout/pipeline_layout.h"
 #include "pipeline/layout/slice_ownership.h"
 #include "tests/integration/pipeline_run.h"
@@ -119,62 +115,6 @@ TEST(DataParallelTest, NoScheduleChangesABit) {
   }
 }
 
-struct GroupedLayout {
-  Grid grid;
-  ScheduleKind schedule = ScheduleKind::k1F1B;
-  int chunks = 1, recompute_every = 0;
-};
-
-// The order of sums belongs to the groups: no number of replicas that divides them changes a bit, whatever the
-// pipeline does. What memory the sums of groups take is in the plan.
-void ExpectGroupsAgree(RunSpec spec, const std::vector<GroupedLayout>& layouts) {
-  spec.steps = 3;
-  const Corpus corpus = RandomCorpusFor(spec.model, 400, 24, 5);
-  ModelPlan plan = ModelPlan::Make(spec.model);
-  plan.muon_steps = spec.optimizer.muon_steps();
-  std::optional<RunOutcome> reference;
-  for (const GroupedLayout& layout : layouts) {
-    RunSpec run = On(spec, layout.grid);
-    run.pipeline.schedule = layout.schedule;
-    run.pipeline.chunks = layout.chunks;
-    run.pipeline.recompute_every = layout.recompute_every;
-    const RunOutcome outcome = Train(run, corpus);
-    if (!reference) reference = outcome;
-    EXPECT_EQ(FirstDifference(*reference, outcome), "")
-        << ToString(layout.grid) << ", " << ToString(layout.schedule) << ", " << layout.chunks << " chunks";
-    const PipelineLayout pipeline =
-        MakePipelineLayout(plan, run.batch, run.pipeline, run.ranks, /*rank=*/0, {.free_links = true}).value();
-    const std::vector<ArenaLayout> planned = TrainingLayouts(plan, pipeline, Stream::Cpu(1)).value();
-    for (int rank = 0; rank < run.ranks; ++rank) EXPECT_EQ(outcome.arena_bytes[rank], planned[rank].total_bytes());
-  }
-}
-
-TEST(DataParallelTest, NoNumberOfReplicasChangesABitOfEightGroups) {
-  RunSpec spec = BaseSpec();
-  spec.batch.micro_batches = 11;
-  spec.batch.sum_groups = 8;
-  ExpectGroupsAgree(spec, {{{1, 8}},
-                           {{1, 1}},
-                           {{1, 2}, ScheduleKind::k1F1B, 1, 3},
-                           {{1, 4}},
-                           {{4, 1}, ScheduleKind::kZbH1},
-                           {{2, 1}, ScheduleKind::kInterleavedZb, 3},
-                           {{2, 2}, ScheduleKind::kGpipe},
-                           {{2, 2}, ScheduleKind::kInterleavedSplit, 2, 2},
-                           {{2, 4}, ScheduleKind::k1F1BSplit}});
-}
-
-// 12 = 3 · 4; with Muon, and fewer micro-batches than groups.
-TEST(DataParallelTest, NorOfTwelveGroups) {
-  RunSpec spec = BaseSpec();
-  spec.batch.micro_batches = 7;
-  spec.batch.sum_groups = 12;
-  spec.optimizer.kind = OptimizerKind::kMuon;
-  ExpectGroupsAgree(spec, {{{1, 3}}, {{1, 6}}, {{3, 3}, ScheduleKind::kZbH1}, {{2, 3}, ScheduleKind::kGpipe}});
-  spec.batch.sum_groups = 16;
-  ExpectGroupsAgree(spec, {{{1, 1}}, {{1, 4}}, {{2, 2}, ScheduleKind::kInterleavedZb, 2}});
-}
-
 // Pre-norm with separate embeddings; combined layers; a language model.
 TEST(DataParallelTest, OtherModels) {
   RunSpec spec = BaseSpec();
@@ -245,15 +185,6 @@ TEST(DataParallelTest, StateBytesAreTheFormulas) {
     }
     EXPECT_EQ(Train(spec, corpus).moment_bytes, expected) << (sharded ? "sharded" : "whole");
   }
-}
-
-TEST(DataParallelTest, ReplicasThatDoNotDivideTheGroupsAreRefused) {
-  const RunSpec spec = BaseSpec();
-  const absl::Status status =
-      MakePipelineLayout(ModelPlan::Make(spec.model), {.micro_batches = 6, .sum_groups = 12}, {.replicas = 4}, 4)
-          .status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("batch.sum_groups = 12"));
 }
 
 TEST(DataParallelTest, RanksThatAreNoGridAreRefused) {

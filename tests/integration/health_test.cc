@@ -62,7 +62,8 @@ class Health : public ::testing::TestWithParam<int> {
     options_.model = testing::SmallModel(ResidualMethod::kDeepNorm, {.d_model = 16, .vocabulary = kVocabulary});
     options_.model.sharing =
         EmbeddingSharing::kNone;  // a source row's trouble stays with the sentences that have the word
-    options_.batch = {.micro_batches = 3, .source_tokens = 24, .target_tokens = 24};
+    options_.batch = {.micro_batches = 3, .sum_groups = 2, .source_tokens = 24, .target_tokens = 24};
+    if (GetParam() == 4) options_.pipeline.replicas = 2;
     options_.rate.warmup_updates = 2;
     options_.stop.steps = 12;
     options_.checkpoint.every_steps = 2;
@@ -239,7 +240,7 @@ TEST_P(Health, WithoutACheckpointTheRunEnds) {
   EXPECT_EQ(outcome.recorder.steps.size(), 3u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, Health, ::testing::Values(1, 2, 3), ::testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Ranks, Health, ::testing::Values(1, 2, 3, 4), ::testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace hadal

@@ -25,8 +25,6 @@ struct Grid {
   ScheduleKind schedule = ScheduleKind::k1F1B;
   int chunks = 1;
 };
-constexpr Grid kGrids[] = {{1, 1}, {2, 1}, {1, 2}, {2, 2, ScheduleKind::kInterleavedZb, 2}, {4, 1, ScheduleKind::kZbH1},
-                           {1, 4}};
 
 std::string Name(const Grid& grid) { return std::to_string(grid.stages) + "x" + std::to_string(grid.replicas); }
 
@@ -114,6 +112,8 @@ class ResumeGridTest : public ::testing::Test {
     return losses;
   }
 
+  void ExpectWalk(std::vector<Grid> grids, const std::vector<int>& walk);
+
   TrainOptions Saving() const {
     TrainOptions options = options_;
     options.checkpoint.save_at_end = true;
@@ -127,23 +127,67 @@ class ResumeGridTest : public ::testing::Test {
   std::atomic<int64_t> initial_bytes_ = 0;  // of new weights, sent in the last run
 };
 
+// A walk over `n` layouts that takes every pair of them once, also of a layout and itself.
+std::vector<int> EveryPair(int n) {
+  std::vector<int> walk;
+  for (int i = 0; i < n; ++i) {
+    walk.push_back(i);
+    for (int j = i + 1; j < n; ++j) walk.insert(walk.end(), {i, j});
+  }
+  walk.push_back(0);
+  return walk;
+}
+
+// Every number of replicas that divides the same groups, on 1 to 4 stages.
+std::vector<Grid> GridsOf(const std::vector<int>& replicas) {
+  std::vector<Grid> grids;
+  for (const int r : replicas) {
+    for (int stages = 1; stages <= 4; ++stages) grids.push_back({stages, r});
+  }
+  return grids;
+}
+
+// A run of a step on each grid in turn, each time by the next of three schedules, has the losses of an unbroken one.
+void ResumeGridTest::ExpectWalk(std::vector<Grid> grids, const std::vector<int>& walk) {
+  const std::vector<double> unbroken = Train(options_, grids[0], static_cast<int>(walk.size()), "");
+  ASSERT_EQ(unbroken.size(), walk.size());
+  for (size_t i = 0; i < walk.size(); ++i) {
+    Grid& grid = grids[walk[i]];
+    SCOPED_TRACE("step " + std::to_string(i + 1) + " on " + Name(grid) + ", " + ToString(grid.schedule));
+    const auto resume = [](Trainer& trainer) { return trainer.ResumeLatest().status(); };
+    ASSERT_EQ(TrainFrom(Saving(), grid, static_cast<int>(i + 1), resume, directory_ / "walk"),
+              std::vector<double>{unbroken[i]});
+    grid.chunks = grid.schedule == ScheduleKind::k1F1B ? 2 : 1;
+    grid.schedule = grid.chunks == 2                                ? ScheduleKind::kInterleavedZb
+                    : grid.schedule == ScheduleKind::kInterleavedZb ? ScheduleKind::kGpipe
+                                                                    : ScheduleKind::k1F1B;
+  }
+}
+
 // Also of another number of replicas, which divide the same groups.
 TEST_F(ResumeGridTest, SavedOnAnyGridResumedOnAnyOther) {
   options_.batch.sum_groups = 4;
-  std::map<std::string, std::string> checkpoints;  // by grid
-  const std::vector<double> unbroken = Train(options_, kGrids[0], kStepsBefore + kStepsAfter, "");
-  ASSERT_EQ(unbroken.size(), static_cast<size_t>(kStepsBefore + kStepsAfter));
-  for (const Grid& grid : kGrids) {
-    Train(Saving(), grid, kStepsBefore, "");
-    checkpoints[Name(grid)] = saved_;
-  }
-  for (const Grid& saved : kGrids) {
-    for (const Grid& grid : kGrids) {
-      SCOPED_TRACE("saved on " + Name(saved) + ", resumed on " + Name(grid));
-      EXPECT_EQ(Train(options_, grid, kStepsBefore + kStepsAfter, checkpoints[Name(saved)]),
-                std::vector<double>(unbroken.begin() + kStepsBefore, unbroken.end()));
-    }
-  }
+  ExpectWalk({{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}, {1, 4}}, EveryPair(6));
+}
+
+TEST_F(ResumeGridTest, NightlyEveryGridOfEightGroups) {
+  options_.model.d_model = 64;
+  options_.batch = {.micro_batches = 9, .sum_groups = 8, .source_tokens = 24, .target_tokens = 24};
+  ExpectWalk(GridsOf({1, 2, 4, 8}), EveryPair(16));
+}
+
+TEST_F(ResumeGridTest, NightlyEveryGridOfTwelveGroups) {
+  options_.model.d_model = 64;
+  options_.optimizer.kind = OptimizerKind::kMuon;
+  options_.batch = {.micro_batches = 13, .sum_groups = 12, .source_tokens = 24, .target_tokens = 24};
+  ExpectWalk(GridsOf({3, 6, 12}), EveryPair(12));
+}
+
+TEST_F(ResumeGridTest, NightlyAtAWidthOf512) {
+  options_.model = SmallModel(ResidualMethod::kPreLn,
+                              {.encoder_layers = 1, .decoder_layers = 2, .d_model = 512, .vocabulary = kVocabulary});
+  options_.batch = {.micro_batches = 13, .sum_groups = 12, .source_tokens = 24, .target_tokens = 24};
+  ExpectWalk(GridsOf({3, 6, 12}), {0, 11, 1, 10, 2, 9, 3, 8, 4, 7, 5, 6});
 }
 
 class ValidationSink final : public MetricsSink {

@@ -24,9 +24,8 @@ struct Row {
   SupervisorState state;
   std::array<SupervisorStep, 10> cells;
 };
-constexpr SupervisorStep kSaved = {kEnded, kReturnSaved}, kCode = {kEnded, kReturnCode},
-                         kCrash = {kEnded, kReturnCrash};
-constexpr SupervisorStep kGone = {kEnded, kNone}, kStill = {kBackingOff, kNone}, kProbes = {kProbing, kProbe},
+constexpr SupervisorStep kSaved = {kEnded, kReturn85}, kCode = {kEnded, kReturnCode}, kCrash = {kEnded, kReturnCrash};
+constexpr SupervisorStep kGone = {kEnded, kNone}, kStill = {kBackOff, kNone}, kProbes = {kProbing, kProbe},
                          kLooks = {kProbing, kNone};
 constexpr Row kTable[] = {
     {kRunning,
@@ -63,7 +62,7 @@ constexpr Row kTable[] = {
        {kAsked, kNone},
        {kAsked, kNone}}}},
     {kOrdered,
-     {{{kTerminating, kTerminate},
+     {{{kTerminating, kTerm},
        {kOrdered, kAsk},
        {kOrdered, kAsk},
        kSaved,
@@ -75,8 +74,8 @@ constexpr Row kTable[] = {
        {kOrdered, kNone}}}},
     {kTerminating,
      {{{kKilling, kKill},
-       {kTerminating, kTerminate},
-       {kTerminating, kTerminate},
+       {kTerminating, kTerm},
+       {kTerminating, kTerm},
        kSaved,
        kCode,
        kCrash,
@@ -95,24 +94,24 @@ constexpr Row kTable[] = {
        {kKilling, kNone},
        {kKilling, kNone},
        {kKilling, kNone}}}},
-    {kBackingOff, {{kSaved, kSaved, kStill, kStill, kStill, kStill, kStill, kProbes, kStill, kStill}}},
+    {kBackOff, {{kSaved, kSaved, kStill, kStill, kStill, kStill, kStill, kProbes, kStill, kStill}}},
     {kProbing,
      {{kSaved,
        kSaved,
        kLooks,
        kLooks,
        kLooks,
-       {kBackingOff, kWait},
+       {kBackOff, kWait},
        kCrash,
        kLooks,
        {kRunning, kStart},
-       {kBackingOff, kWait}}}},
+       {kBackOff, kWait}}}},
     {kEnded, {{kGone, kGone, kGone, kGone, kGone, kGone, kGone, kGone, kGone, kGone}}},
 };
 
 TEST(SupervisorState, EveryCellIsThatOfTheTable) {
   ASSERT_EQ(std::size(kTable), static_cast<size_t>(kEnded) + 1) << "a state without a row";
-  static_assert(std::tuple_size_v<decltype(Row::cells)> == static_cast<size_t>(Event::kTooFew) + 1, "a column each");
+  static_assert(std::tuple_size_v<decltype(Row::cells)> == static_cast<size_t>(Event::kFew) + 1, "a column each");
   for (const Row& row : kTable) {
     for (size_t event = 0; event < row.cells.size(); ++event) {
       EXPECT_EQ(Next(row.state, static_cast<Event>(event)), row.cells[event])

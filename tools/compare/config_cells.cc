@@ -32,7 +32,6 @@
 #include "runtime/files.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
-#include "runtime/text.h"
 #include "tools/commands.h"
 #include "tools/config/config_loading.h"
 #include "tools/config/config_origin.h"

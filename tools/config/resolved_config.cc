@@ -65,6 +65,10 @@ DerivedValues Derive(const config::RunConfig& config, const TrainOptions& option
   if (rate.has_decay_fraction()) {
     derive_updates("learning_rate.decay", rate.decay_fraction(), options.rate.decay_updates);
   }
+  if (options.pipeline.recompute_auto && !config.pipeline().has_recompute_auto()) {
+    derived["pipeline.recompute_every"] = {"chosen", "memory_limit_bytes"};
+    derived["pipeline.recompute_auto"] = {"true", "memory_limit_bytes"};
+  }
   return derived;
 }
 

@@ -67,8 +67,9 @@ absl::Status ReadPipeline(const config::Pipeline& from, const ModelOptions& mode
   to.split.assign(from.split().begin(), from.split().end());
   to.outstanding_sends = from.outstanding_sends();
   to.recompute_every = from.recompute_every();
-  to.recompute_auto = from.recompute_auto();
   to.memory_limit_bytes = from.memory_limit_bytes();
+  const bool sets_recompute = from.has_recompute_every() || from.has_recompute_auto();
+  to.recompute_auto = sets_recompute ? from.recompute_auto() : to.memory_limit_bytes > 0;
   to.wait_timeout_seconds = from.wait_timeout_seconds();
   to.threads = from.threads();
   to.graphs = FromWord(kGraphModes, from.graphs());

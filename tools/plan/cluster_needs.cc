@@ -113,12 +113,11 @@ std::string ToText(const ClusterNeeds& needs) {
                             : absl::StrFormat("%s: at most %d checkpoints, one of them being written",
                                               gib(needs.kept_bytes()), needs.kept_checkpoints));
   absl::StrAppendFormat(
-      &text, "signal    a run ends at most %s after it (a step, the rest of a save, a save): %s\n",
-      HumanDuration(needs.end_seconds),
-      absl::StrCat(
-          needs.fits_grace() ? "within " : "LONGER THAN ", HumanDuration(needs.options.grace_seconds),
-          " (--grace-seconds)",
-          needs.fits_grace() ? "" : "; send it earlier, as --signal of launch/slurm/train.sbatch, or write faster"));
+      &text,
+      "signal    a run ends at most %s after it (a step, the rest of a save, a save): %s%s (--grace-seconds)%s\n",
+      HumanDuration(needs.end_seconds), needs.fits_grace() ? "within " : "LONGER THAN ",
+      HumanDuration(needs.options.grace_seconds),
+      needs.fits_grace() ? "" : "; send it earlier, as --signal of launch/slurm/train.sbatch, or write faster");
   return text;
 }
 

@@ -129,9 +129,13 @@ class Prediction {
   ReplayCosts Costs() const {
     const int chunks = pipeline_.shape.global_chunks();
     ReplayCosts costs{.gap_seconds = PhaseGapSeconds(machine_.costs, chunks)};
+    // Every group but the last is moved to a kept sum and later added: as many bytes twice, spread over micro-batches.
+    const double added = 2.0 * static_cast<double>(pipeline_.group_ends().size() - 1) / pipeline_.shape.micro_batches;
     for (int g = 0; g < chunks; ++g) {
       costs.forward_seconds.push_back(Sum(g, &SublayerSeconds::forward));
-      costs.backward_seconds.push_back(Sum(g, &SublayerSeconds::recompute) + Sum(g, &SublayerSeconds::backward));
+      const double group_sums = added * elements_[pipeline_.shape.RankOf(g)] / pipeline_.shape.chunks;
+      costs.backward_seconds.push_back(Sum(g, &SublayerSeconds::recompute) + Sum(g, &SublayerSeconds::backward) +
+                                       group_sums * machine_.costs.SumSeconds());
       costs.weight_seconds.push_back(kWeightShare * Sum(g, &SublayerSeconds::backward));
       if (g + 1 == chunks) continue;
       int64_t bytes[2] = {};  // of values, of gradients

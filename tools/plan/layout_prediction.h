@@ -5,6 +5,7 @@
 //
 // Host: before each forward and backward the device waits for its host (StepCosts::GapSeconds), which also posts the
 // micro-batch's receive and send (CallSeconds each, if there is more than one stage).
+// Groups of micro-batches (group_sums.h): the backward also moves and adds gradients.
 // Gradients over replicas (replica_reduction.h): a rank sends (R-1)/R of its stage's gradients and receives as much,
 // and as much again of its weights after the update. If transfers overlap computation, gradients are sent as the last
 // backward completes them (gradient_overlap.h); otherwise all are sent after it. Either way they take their links'

@@ -59,7 +59,7 @@ class Search {
   absl::Status Refusal();
 
  private:
-  enum class Known { kShare, kCut, kExact };
+  enum class Known { kShare, kCut, kEven, kExact };
   struct Entry {
     double seconds = 0;  // bound, or exact
     int64_t order = 0;   // ties: in order of enumeration
@@ -84,7 +84,8 @@ class Search {
   // Of the stages of replica pipeline.replica, the one that takes the most.
   FullestStage Fullest(const PipelineLayout& pipeline) const;
   // Whether the stages of one replica fit, recomputing as little as they must if that is the search's to choose.
-  bool Fits(LayoutPrediction& layout, PipelineLayout& pipeline);
+  // `moves`: the cut may move; else it does so only where the layout fits in no other way.
+  bool Fits(LayoutPrediction& layout, PipelineLayout& pipeline, bool moves = false);
   // Refines one entry by one level; a null layout drops it.
   absl::Status Refine(Entry& entry);
   // Lists a layout if all its ranks fit.
@@ -169,10 +170,17 @@ FullestStage Search::Fullest(const PipelineLayout& pipeline) const {
   return fullest;
 }
 
-bool Search::Fits(LayoutPrediction& layout, PipelineLayout& pipeline) {
+bool Search::Fits(LayoutPrediction& layout, PipelineLayout& pipeline, bool moves) {
   const int64_t room = Room(pipeline);
-  const bool chooses = layout.pipeline.recompute_every == kAnyLength;
-  const FullestStage fullest = chooses ? RecomputeToFit(model_, room, stream_, pipeline) : Fullest(pipeline);
+  const bool chooses = layout.pipeline.recompute_every == kAnyLength || !layout.pipeline.recompute.empty();
+  FullestStage fullest = chooses ? RecomputeToFit(model_, room, stream_, pipeline) : Fullest(pipeline);
+  const bool may_fit = fullest.bytes > room && fullest.all_bytes <= room * pipeline.shape.stages;
+  if (chooses && options_.pipeline.split.empty() && (moves || may_fit)) {
+    fullest = RecomputeToFit(model_, room, stream_, pipeline,
+                             [&](const std::vector<int32_t>& borders) { return LayoutOf(layout, borders); });
+    layout.pipeline.split.assign(pipeline.borders.begin() + 1, pipeline.borders.end() - 1);
+  }
+  layout.pipeline.memory_limit_bytes = room;
   layout.pipeline.recompute_every = LongestLength(pipeline.recompute);
   if (chooses && layout.pipeline.recompute_every > 0) layout.pipeline.recompute = pipeline.recompute;
   layout.recompute_fit = pipeline.recompute_fit;
@@ -198,15 +206,17 @@ absl::Status Search::Refine(Entry& entry) {
     entry.layout = nullptr;
     return absl::OkStatus();
   }
-  if (!Fits(layout, *pipeline)) {
+  if (!Fits(layout, *pipeline, /*moves=*/entry.known == Known::kEven)) {
     entry.layout = nullptr;
     return absl::OkStatus();
   }
-  ++result_.replayed;
+  const bool even = entry.known == Known::kCut && !layout.pipeline.recompute.empty();
+  if (entry.known == Known::kCut) ++result_.replayed;
   HADAL_ASSIGN_OR_RETURN(const LayoutPrediction exact,
                          PredictLayout(model_, layout.batch, *pipeline, layout_machine_, PredictionDetail::kStep));
-  entry.known = Known::kExact;
-  entry.seconds = exact.step_seconds;
+  entry.known = even ? Known::kEven : Known::kExact;
+  // Another cut gains at most what the busiest stage works more than the mean.
+  entry.seconds = exact.step_seconds - (even ? std::ranges::max(exact.busy_seconds) - exact.parts.compute : 0);
   return absl::OkStatus();
 }
 
@@ -218,6 +228,8 @@ absl::Status Search::List(const LayoutPrediction& layout) {
   HADAL_ASSIGN_OR_RETURN(PlanReport report,
                          MakePlanReport(run, layout.ranks(), stream_, costs_, machine_.devices_per_node));
   report.pipeline.recompute_fit = layout.recompute_fit;
+  report.prediction->pipeline.memory_limit_bytes = layout.pipeline.memory_limit_bytes;
+  report.prediction->pipeline.recompute = layout.pipeline.recompute;
   const int64_t room = Room(report.pipeline);
   const auto fullest = std::ranges::max_element(
       report.layouts, {}, [&](const ArenaLayout& arena) { return LimitedBytes(arena, report.device); });

@@ -153,7 +153,7 @@ std::string LayoutArguments(const PlanReport& report) {
   const std::string recompute =
       pipeline.recompute.empty()
           ? absl::StrCat("recompute_every=", pipeline.recompute_every)
-          : absl::StrCat("recompute_auto=true --set pipeline.memory_limit_bytes=", report.FullestBytes());
+          : absl::StrCat("recompute_auto=true --set pipeline.memory_limit_bytes=", pipeline.memory_limit_bytes);
   return absl::StrCat("--set pipeline.stages=", pipeline.stages, " --set pipeline.replicas=", pipeline.replicas,
                       " --set pipeline.chunks=", pipeline.chunks,
                       " --set pipeline.schedule=", ToString(pipeline.schedule), " --set pipeline.", recompute,

@@ -3,13 +3,16 @@
 #include "pipeline/engine/memory_fit.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "gtest/gtest.h"
 #include "layers/method_presets.h"
 #include "layers/parameter_store.h"
 #include "pipeline/engine/engine.h"
+#include "pipeline/layout/recompute_plan.h"
 #include "tests/support/tiny_plan.h"
 
 namespace hadal {
@@ -54,6 +57,12 @@ class MemoryFitTest : public ::testing::Test {
   const Stream stream_ = Stream::Cpu(1);
 };
 
+double StepLength(const PipelineLayout& pipeline) {
+  return ReplaySchedule(pipeline.programs, pipeline.shape, CostsOfChunks(pipeline),
+                        {.outstanding_sends = pipeline.outstanding_sends})
+      ->makespan_seconds;
+}
+
 TEST_F(MemoryFitTest, WithoutALimitThePlanIsAsAskedFor) {
   for (const int32_t k : {0, 3}) {
     const absl::StatusOr<PipelineLayout> pipeline = Fit({.recompute_every = k}, 0);
@@ -81,13 +90,15 @@ TEST_F(MemoryFitTest, SmallModelsAreToldOfInMebibytes) {
 }
 
 TEST_F(MemoryFitTest, EachRankRecomputesAsLittleAsItsMemoryAsks) {
-  const PipelineOptions automatic{.recompute_auto = true};
+  const int32_t even = MakePipelineLayout(plan_, kBatch, {}, kRanks)->borders[1];
+  const PipelineOptions automatic{.split = {even}, .recompute_auto = true};
   const int64_t without = Bytes(0);
   EXPECT_EQ(LongestLength(Fit(automatic, without)->recompute), 0);
   EXPECT_EQ(LongestLength(Fit({.recompute_every = 3, .recompute_auto = true}, without)->recompute), 0);
   const PipelineLayout tighter = Fit(automatic, without - 1).value();
   EXPECT_EQ(RecomputedOf(tighter, 0), 1) << "of the rank with more live micro-batches";
   EXPECT_EQ(RecomputedOf(tighter, 1), 0);
+  EXPECT_LE(StepLength(Fit({.recompute_auto = true}, without - 1).value()), StepLength(tighter));
   for (const ArenaLayout& layout : TrainingLayouts(plan_, tighter, stream_).value()) {
     EXPECT_LT(LimitedBytes(layout, DeviceKind::kCpu), without);
   }
@@ -118,6 +129,45 @@ TEST_F(MemoryFitTest, EveryLimitBetweenTheFewestBytesAndAllIsMet) {
     RecomputeToFit(plan, limit, device, pipeline);
     for (const ArenaLayout& layout : TrainingLayouts(plan, pipeline, device).value()) {
       EXPECT_LE(LimitedBytes(layout, DeviceKind::kCuda), limit) << i;
+    }
+  }
+}
+
+// Of a model of 12 sublayers, on 2 and 3 ranks: the shortest step of all cuts and choices.
+TEST_F(MemoryFitTest, TheCutIsTheBestOfAllCuts) {
+  ModelOptions model = Model();
+  model.encoder_layers = 3, model.decoder_layers = 2;
+  const ModelPlan plan = ModelPlan::Make(model);
+  const auto sublayers = static_cast<int32_t>(plan.sublayers.size());
+  for (const int ranks : {2, 3}) {
+    const auto make = [&](const std::vector<int32_t>& borders) {
+      PipelineOptions options{.recompute_every = 1};
+      if (!borders.empty()) options.split.assign(borders.begin() + 1, borders.end() - 1);
+      return MakePipelineLayout(plan, kBatch, options, ranks);
+    };
+    std::vector<std::vector<int32_t>> cuts;
+    for (int32_t a = 1; a < sublayers; ++a) {
+      for (int32_t b = a + 1; b <= sublayers; ++b) {
+        std::vector<int32_t> borders{0, a, b};
+        if ((ranks == 2) != (b == sublayers)) continue;
+        if (ranks == 3) borders.push_back(sublayers);
+        if (make(borders).ok()) cuts.push_back(borders);
+      }
+    }
+    PipelineLayout even = make({}).value();
+    const int64_t least = RecomputeToFit(plan, 0, stream_, even).bytes;
+    const int64_t most = std::ranges::max(even.recompute_fit.bytes_without);
+    for (int i = 0; i <= 8; ++i) {
+      const int64_t limit = least + (most - least) * i / 8;
+      PipelineLayout moved = make({}).value();
+      EXPECT_LE(RecomputeToFit(plan, limit, stream_, moved, make).bytes, limit);
+      double best = std::numeric_limits<double>::infinity();
+      for (const std::vector<int32_t>& borders : cuts) {
+        PipelineLayout pipeline = make(borders).value();
+        if (RecomputeToFit(plan, limit, stream_, pipeline).bytes > limit) continue;
+        best = std::min(best, StepLength(pipeline));
+      }
+      EXPECT_DOUBLE_EQ(StepLength(moved), best) << ranks << " ranks, " << i;
     }
   }
 }

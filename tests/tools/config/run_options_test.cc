@@ -7,6 +7,7 @@
 #include "layers/model_fields.h"
 #include "tests/tools/config/parsed_config.h"
 #include "tools/config/model_config.h"
+#include "tools/config/resolved_config.h"
 
 namespace hadal {
 namespace {
@@ -25,6 +26,15 @@ TEST(RunOptions, WhatIsNeverUsedTakesNoMemory) {
   EXPECT_FALSE(OptionsOf("validation { bleu_sentences: 30 }").train.pipeline.decoder.has_value());
   EXPECT_EQ(OptionsOf("checkpoint { buffer_mebibytes: 3 every_steps: 0 }").train.pipeline.save_buffer_bytes, 0);
   EXPECT_EQ(OptionsOf("pipeline { recompute_every: 3 }").train.pipeline.recompute_every, 3);
+}
+
+TEST(RunOptions, AMemoryLimitAloneAsksForRecomputation) {
+  const std::string alone = "pipeline { memory_limit_bytes: 3 }";
+  EXPECT_TRUE(OptionsOf(alone).train.pipeline.recompute_auto);
+  EXPECT_TRUE(OptionsOf(ResolvedConfigText(Parsed(alone)).value()).train.pipeline.recompute_auto);
+  for (const char* set : {"recompute_every: 0", "recompute_every: 2", "recompute_auto: false"}) {
+    EXPECT_FALSE(OptionsOf(absl::StrCat("pipeline { memory_limit_bytes: 3 ", set, " }")).train.pipeline.recompute_auto);
+  }
 }
 
 TEST(RunOptions, FramesAreTheCorpuss) {

@@ -296,6 +296,24 @@ TEST(LayoutPredictionTest, WhatIsCompleteLastIsExposed) {
   EXPECT_NEAR(predict(false), seconds(half) + half * adding + seconds(half), 1e-12);
 }
 
+// Of the first 7 of 8 groups: 12 bytes an element to move its gradients, 12 to add them.
+TEST(LayoutPredictionTest, GroupsTakeTheirSums) {
+  const ModelPlan model = ModelPlan::Make(SmallOptions(EmbeddingSharing::kNone));
+  const auto costs = MakeRooflineCosts({.peak_flops = 1e12,
+                                        .matmul_flops = 5e11,
+                                        .attention_flops = 1e11,
+                                        .memory_bytes_per_second = 1e9,
+                                        .intra_node = {.bytes_per_second = 1e11}})
+                         .value();
+  const auto compute = [&](int groups) {
+    const BatchOptions batch{.micro_batches = 16, .sum_groups = groups, .source_tokens = 64, .target_tokens = 64};
+    const auto plan = MakePipelineLayout(model, batch, {}, 1).value();
+    return PredictLayout(model, batch, plan, {.costs = *costs})->parts.compute;
+  };
+  const double bytes = 7 * 24 * static_cast<double>(model.ParameterElements());
+  EXPECT_NEAR(compute(8) - compute(1), bytes / 1e9, 1e-9);
+}
+
 // 2^20 elements of 4 bytes a piece: 5 to the owner and back.
 TEST(LayoutPredictionTest, OfATiedTablesPiecesTwoAreUnderWay) {
   ModelOptions options = TinyModel({.d_model = 64, .d_ff = 64, .vocabulary = 5 << 14});

@@ -74,11 +74,14 @@ struct Tried {
 PipelineLayout LaidOut(const ModelPlan& model, const Machine& machine, const LayoutPrediction& layout, int64_t limit) {
   PipelineOptions options = layout.pipeline;
   if (options.recompute_every == kAnyLength) options.recompute_every = 1;
-  PipelineLayout pipeline = MakePipelineLayout(model, layout.batch, options, layout.ranks(), 0,
-                                               PlannedResources(options, layout.ranks(), machine.device()))
-                                .value();
+  const auto make = [&](const std::vector<int32_t>& borders) {
+    if (!borders.empty()) options.split.assign(borders.begin() + 1, borders.end() - 1);
+    return MakePipelineLayout(model, layout.batch, options, layout.ranks(), 0,
+                              PlannedResources(options, layout.ranks(), machine.device()));
+  };
+  PipelineLayout pipeline = make({}).value();
   if (layout.pipeline.recompute_every == kAnyLength) {
-    RecomputeToFit(model, limit, Stream::ForLayouts(machine.device(), 1), pipeline);
+    RecomputeToFit(model, limit, Stream::ForLayouts(machine.device(), 1), pipeline, make);
   }
   return pipeline;
 }
@@ -104,7 +107,6 @@ std::vector<Tried> TryAll(const ModelPlan& model, const TrainOptions& options, c
 double BestOf(const std::vector<Tried>& all, const ModelPlan& model, const Machine& machine, const StepCosts& costs) {
   double best = std::numeric_limits<double>::infinity();
   for (const auto& [layout, bytes] : all) {
-    if (bytes > machine.memory_bytes) continue;
     const PipelineLayout plan = LaidOut(model, machine, layout, machine.memory_bytes);
     if (FullestBytes(model, machine, plan) > machine.memory_bytes) continue;
     const auto exact = PredictLayout(model, layout.batch, plan, {costs, machine.devices_per_node}).value();
@@ -345,6 +347,7 @@ TEST(LayoutSearch, ItsArgumentsMakeTheLayout) {
                                           Stream::ForLayouts(machine.device(), 1))
                             .value();
     EXPECT_EQ(remade.recompute, report.pipeline.recompute);
+    EXPECT_EQ(remade.borders, report.pipeline.borders);
     pipeline.recompute_every = LongestLength(remade.recompute);
     EXPECT_EQ(Values(pipeline, run.train.batch), Values(layout.pipeline, layout.batch));
     EXPECT_THAT(pipeline.split, IsEmpty());
@@ -385,20 +388,20 @@ TEST(LayoutCandidates, OfAnElasticJobKeepItsGroupsAndMayLeaveRanksIdle) {
   EXPECT_THAT(grids(16), grids(0));
 }
 
-// What an elastic job keeps of its speed when 64 nodes of 8 become 63.
+// What an elastic job of 32 micro-batches a replica keeps of its speed when 64 nodes of 8 become 63.
 TEST(LayoutSearch, ANodeLessOf64KeepsMostOfTheTokensASecond) {
   TrainOptions options = SmallRun();
-  options.model.encoder_layers = options.model.decoder_layers = 200;
+  options.model.encoder_layers = options.model.decoder_layers = 100;
   options.model.d_model = 512;
   options.model.d_ff = 2048;
   options.model.heads = 8;
-  options.batch = {.micro_batches = 512, .source_tokens = 4096, .target_tokens = 4096};
+  options.batch = {.micro_batches = 4096, .source_tokens = 4096, .target_tokens = 4096};
   ApplyResidualMethod(ResidualMethod::kDeepNorm, options.model);
   Machine machine = LoadMachine(absl::StrCat(HADAL_CONFIGS, "/machines/a100_80g_8.textproto")).value();
   const auto costs = CostsOf(machine);
   const auto planned = [&](int nodes) {
     machine.nodes = nodes;
-    const KeptFields kept{.batch = true, .most_ranks = 8 * nodes};
+    const KeptFields kept{.optimizer_sharding = true, .batch = true, .most_ranks = 8 * nodes};
     return *SearchLayouts(options, machine, *costs, 1, {.top = 1, .kept = kept}).value().best.front().prediction;
   };
   const LayoutPrediction all = planned(64);

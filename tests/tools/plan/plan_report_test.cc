@@ -295,7 +295,7 @@ TEST(PlanReport, StatesTheHistoryAndNamesTheDepthThatFits) {
   EXPECT_THAT(PlanToText(free, {.sublayers = true}), AllOf(HasSubstr("layer history"), HasSubstr("residual x 5")));
 
   options.pipeline.split.clear();
-  options.pipeline.memory_limit_bytes = 3 << 20;
+  options.pipeline.memory_limit_bytes = 5 << 19;
   const absl::Status refused = MakePlanReport(options, 2, Stream::Cpu(1), kRate).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   const std::string message(refused.message());

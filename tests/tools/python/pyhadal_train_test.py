@@ -106,6 +106,15 @@ class Table(dict):
     column_names = property(list)
 
 
+class Stream(filter):
+    """The interface of datasets.IterableDataset that is used: rows. Each of its columns would read the stream anew, in an order of its own."""
+
+    column_names = ["source", "target"]
+
+    def __new__(cls, rows):
+        return super().__new__(cls, None, rows)
+
+
 class TrainTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -143,7 +152,7 @@ class TrainTest(unittest.TestCase):
                  (pandas.DataFrame({"en": targets, "de": sources}), "de-en"),
                  (Table(translation=[{"de": source, "en": target} for source, target in PAIRS]), "de-en"),
                  ({"en": targets, "de": sources, "text": targets}, "de-en"),
-                 (({"source": source, "target": target} for source, target in PAIRS), "")]  # as a streamed Dataset without its columns' names
+                 (Stream({"source": source, "target": target} for source, target in PAIRS), "")]
         wanted = Path(self.corpus.path, "train.00000.shard").read_bytes()
         for number, (text, direction) in enumerate(kinds):
             corpus = pyhadal.prepare(text, out=self.path(f"kind{number}"), direction=direction, vocab_size=100)

@@ -95,7 +95,7 @@ def _rows(text: Any, direction: str) -> "Iterator[str | list[str]]":
     """[source, target], or a text, of each row."""
     rows: "Iterable[Any]" = text
     named: Any = getattr(text, "column_names", None) or getattr(text, "columns", text if isinstance(text, dict) else [])
-    columns = [str(name) for name in named]
+    columns = [str(name) for name in named] if hasattr(text, "__len__") else []  # a stream is read once, by rows
     if columns:
         wanted = _columns(columns, direction)
         if any(columns.count(name) != 1 for name in wanted):

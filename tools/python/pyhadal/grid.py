@@ -48,9 +48,13 @@ class Grid:
 
 def ask(questions: "Sequence[dict[str, Any]]", names: "Sequence[str]" = ()) -> "list[dict[str, Any]]":
     """The answers of `hadal config cells` (tools/compare/config_cells.cc). Raises Refusal for the first error, behind the name of its question."""
+    try:
+        text = "".join(json.dumps(question, ensure_ascii=False) + "\n" for question in questions).encode()
+    except UnicodeEncodeError:
+        raise Refusal("the name of a file or a setting is not UTF-8") from None
     process = program.start(["config", "cells"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
-        out, _ = process.communicate("".join(json.dumps(question) + "\n" for question in questions).encode())
+        out, _ = process.communicate(text)
     except BaseException:
         process.kill()
         process.wait()
