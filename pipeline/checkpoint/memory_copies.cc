@@ -169,7 +169,8 @@ absl::Status MemoryCopies::Fetch(int64_t before_step, std::string& directory) {
   }
   HADAL_RETURN_IF_ERROR(collectives_.Broadcast(attempt_, 0, kWhat));
   for (const CheckpointEntry& copy : Copies()) {
-    if (leads()) own.push_back(static_cast<double>(copy.step));
+    const bool counts = leads() && PathExists(JoinPath(copy.directory, kManifestName));
+    if (counts) own.push_back(static_cast<double>(copy.step));
   }
   HADAL_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> of_ranks, collectives_.AllGather(own, kWhat));
   std::map<int64_t, int, std::greater<>> holders;  // by step, newest first
