@@ -239,7 +239,8 @@ void ElasticJob::End(const std::string& why, bool crashed) {
   const bool begun = PathExists(JoinPath(run_directory_, kMetricsName));
   const FileDescriptor file(begun ? open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666)
                                   : -1);
-  if (file.valid()) WriteAll(file, line.dump() + "\n", path).IgnoreError();
+  const std::string text = line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  if (file.valid()) WriteAll(file, text, path).IgnoreError();
 }
 
 void ElasticJob::Log(const char* what) const {
