@@ -9,6 +9,7 @@
 // Threads: one. Blocking: the planner, for some seconds with hundreds of ranks.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <ostream>

@@ -1,7 +1,6 @@
 #include "pipeline/engine/memory_fit.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <numeric>
 #include <string>
@@ -18,6 +17,7 @@
 #include "pipeline/layout/recompute_plan.h"
 #include "pipeline/schedule/partition.h"
 #include "pipeline/schedule/schedule_replay.h"
+#include "runtime/math.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -178,7 +178,7 @@ absl::StatusOr<std::vector<int32_t>> CutAgain(const ModelPlan& plan, int64_t lim
     const int stage = cut.pipeline.RankOfSublayer(s);
     const double lack = static_cast<double>(cut.bytes[stage]) / static_cast<double>(limit_bytes);
     problem.cost[s] *= (cut.pipeline.recomputed[s] ? 4 : 3) * std::max(1.0, lack) *
-                       std::pow(1 + of_way * before / (shape.chunks * shape.micro_batches), stage);
+                       Pow(1 + of_way * before / (shape.chunks * shape.micro_batches), stage);
     problem.cut_allowed_before.push_back(plan.sublayers[s].cut_before != 0);
   }
   return MakePartition(problem);

@@ -88,7 +88,7 @@ expect '^hadal bench: no memory for that' "$work/out.txt"
 
 env -u HADAL_PYTHON "$hadal" make-corpus --out "$work/text" --pairs 600 --valid 30 --test 1 --seed 3 > "$work/out.txt"
 depth() {  # HADAL OUT OPTION…
-  "$here/paper_depth" "$1" --train "$work/text/train.en" "$work/text/train.de" --valid "$work/text/valid.en" "$work/text/valid.de" --out "$work/$2" \
+  env -u HADAL_PYTHON "$here/paper_depth" "$1" --train "$work/text/train.en" "$work/text/train.de" --valid "$work/text/valid.en" "$work/text/valid.de" --out "$work/$2" \
     --layers 2 --width 64 --tokens 128 --vocabulary 300 --minutes 0.05 --set pipeline.threads=1 --set validation.every_steps=2 \
     "${@:3}" > "$work/out.txt" 2>&1
 }

@@ -18,7 +18,7 @@ import difflib
 import importlib
 import re
 import sys
-from typing import NoReturn, Sequence
+from typing import NoReturn, Optional, Sequence
 
 from pyhadal.command import run as run_command
 from pyhadal.packages import require
@@ -49,8 +49,27 @@ def main(words: Sequence[str]) -> int:
     return run_command(words[0], lambda: _work(words[0], words[1:]))
 
 
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Help in the columns of the program's own commands."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=30)
+        self._action_max_length = 30
+
+    def start_section(self, heading: Optional[str]) -> None:
+        super().start_section({"positional arguments": "Positionals"}.get(heading or "", (heading or "").capitalize()))
+
+
 class _Parser(argparse.ArgumentParser):
-    """Refuses bad usage in the form of the program's own commands."""
+    """Help and refusals in the form of the program's own commands. The first line of the description is the first line of the help."""
+
+    def __init__(self, prog: str, description: str) -> None:
+        self.title, _, rest = description.partition("\n")
+        super().__init__(prog=prog, description=rest.strip(), formatter_class=_Help, add_help=False, allow_abbrev=False)
+        self.add_argument("-h", "--help", action="help", help="Print this help message and exit")
+
+    def format_help(self) -> str:
+        return f"{self.title.rstrip('.')}\n{super().format_help().replace('usage:', 'Usage:', 1)}"
 
     def error(self, message: str) -> NoReturn:
         unknown = re.search(r"unrecognized arguments: (--[\w-]+)", message)
@@ -64,7 +83,7 @@ def _work(command: str, words: Sequence[str]) -> None:
     require(*COMMANDS[command])
     name = "compare_grid" if command == "compare" else command.split()[-1].replace("-", "_")
     module = importlib.import_module(f"pyhadal.{name}")
-    parser = _Parser(prog=f"hadal {command}", description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser = _Parser(f"hadal {command}", module.__doc__ or "")
     module.add_arguments(parser)
     module.run(parser.parse_args(words))
 

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="run directories, or metrics.jsonl files")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="Run directories, or metrics.jsonl files")
     parser.add_argument("-m", "--metric", default="loss",
-                        help="field of event step (loss, nll, learning_rate …), or valid/nll, valid/bleu … (%(default)s)")
-    parser.add_argument("-l", "--label", action="extend", nargs="+", default=[], help="name of each run in the legend")
-    parser.add_argument("--width", type=number(int, 8, 1000), default=60, help="columns of the text (%(default)s)")
-    parser.add_argument("--height", type=number(int, 3, 1000), default=12, help="its rows (%(default)s)")
-    parser.add_argument("--svg", metavar="FILE", help="write a picture to this file instead")
+                        help="Field of event step (loss, nll, learning_rate …), or valid/nll, valid/bleu … (default: %(default)s)")
+    parser.add_argument("-l", "--label", action="extend", nargs="+", default=[], help="Name of each run in the legend")
+    parser.add_argument("--width", type=number(int, 8, 1000), default=60, help="Columns of the text (default: %(default)s)")
+    parser.add_argument("--height", type=number(int, 3, 1000), default=12, help="Its rows (default: %(default)s)")
+    parser.add_argument("--svg", metavar="FILE", help="Write a picture to this file instead")
     parser.add_argument("--depth", metavar="SERIES",
-                        help="above it each run's sublayers over the steps, as a heat map (docs/metrics.md, event depth)")
-    parser.add_argument("--dark", action="store_true", help="colours for a dark page")
+                        help="Above it each run's sublayers over the steps, as a heat map (docs/metrics.md, event depth)")
+    parser.add_argument("--dark", action="store_true", help="Colours for a dark page")
 
 
 def run(arguments: argparse.Namespace) -> None:

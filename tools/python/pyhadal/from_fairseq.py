@@ -461,7 +461,7 @@ def option_table() -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("command", nargs="+", metavar="COMMAND", help="the command of fairseq-train, in single quotes")
+    parser.add_argument("command", nargs="+", metavar="COMMAND", help="The command of fairseq-train, in single quotes")
     parser.add_argument("--gpus", type=number(int, 1, 65536), default=0,
                         help="GPUs of that job (default: as CUDA_VISIBLE_DEVICES in the command says, or 1)")
 

@@ -94,13 +94,13 @@ def make_corpus(folder: str, sizes: dict[str, int], seed: int = 1, overwrite: bo
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--out", required=True, metavar="DIR", help="output folder")
-    parser.add_argument("--pairs", type=number(int, 1, 10**9), default=20_000, help="training pairs (%(default)s)")
+    parser.add_argument("-o", "--out", required=True, metavar="DIR", help="Output folder")
+    parser.add_argument("--pairs", type=number(int, 1, 10**9), default=20_000, help="Training pairs (default: %(default)s)")
     for split in ("valid", "test"):
         parser.add_argument(f"--{split}", type=number(int, 0, MAX_HELD_OUT), default=1_000,
-                            help=f"pairs of {split}, never in training (%(default)s)")
-    parser.add_argument("--seed", type=number(int, 0, 2**64 - 1), default=1, help="(%(default)s)")
-    parser.add_argument("--overwrite", action="store_true", help="replace existing files")
+                            help=f"Pairs of {split}, never in training (default: %(default)s)")
+    parser.add_argument("--seed", type=number(int, 0, 2**64 - 1), default=1, help="Seed of the corpus (default: %(default)s)")
+    parser.add_argument("--overwrite", action="store_true", help="Replace existing files")
 
 
 def run(arguments: argparse.Namespace) -> None:
