@@ -60,15 +60,23 @@ TEST(Bf16ReplicasTest, NeitherShardingNorTheCutChangesABit) {
 TEST(Bf16ReplicasTest, NorDoesTheNumberOfReplicas) {
   const Corpus corpus = SmallCorpus();
   for (const Storage storage : {Storage::kBFloat16, Storage::kFloat32}) {
-    const auto run = [&](const Grid& grid) {
-      RunSpec spec = SmallRun(ResidualMethod::kPreLn, grid);
-      spec.compute_storage = storage;
-      spec.batch.micro_batches = 5;
-      spec.batch.sum_groups = 4;
-      return Train(spec, corpus);
+    const auto expect = [&](OptimizerKind optimizer, int groups, const std::vector<Grid>& grids) {
+      RunOutcome first;
+      for (const Grid& grid : grids) {
+        RunSpec spec = SmallRun(ResidualMethod::kPreLn, grid);
+        spec.compute_storage = storage;
+        spec.batch.micro_batches = groups + 1;
+        spec.batch.sum_groups = groups;
+        spec.optimizer.kind = optimizer;
+        RunOutcome outcome = Train(spec, corpus);
+        if (first.loss.empty())
+          first = std::move(outcome);
+        else
+          EXPECT_EQ(FirstDifference(first, outcome), "") << groups << " groups, " << Name(grid);
+      }
     };
-    const RunOutcome one = run({1, 1});
-    for (const Grid& grid : {Grid{2, 1}, {1, 4}}) EXPECT_EQ(FirstDifference(one, run(grid)), "") << Name(grid);
+    expect(OptimizerKind::kAdam, 8, {{1, 1}, {2, 2}, {1, 8}});
+    expect(OptimizerKind::kMuon, 12, {{1, 3}, {2, 6}});
   }
 }
 

@@ -45,6 +45,7 @@ flip() { # FILE BYTE: flips a bit
 
 make_corpus 400 300
 small_config 2 3 32 2 8
+sed -i 's/micro_batches: 8/& sum_groups: 4/' small.textproto
 stop_at 300
 train=("$hadal" train small.textproto stop.textproto)
 choose_launcher
@@ -57,7 +58,7 @@ echo "|---|---|---|"
 
 # ── A rank or the launcher is lost ──
 endless
-job "$hadal" supervise -- "${mpi[@]}" 2 "${train[@]}" --run-dir killed
+job "$hadal" supervise -- "${mpi[@]}" 2 "${train[@]}" --set pipeline.replicas=2 --run-dir killed
 until_ steps_of killed 30; end_soon killed; clock; kill -KILL "$(rank killed 1)"
 restarted
 finish 0; identical killed
@@ -226,7 +227,7 @@ row "a corpus shard is changed while it is read" "exit code 3, the shard is name
 
 # ── The run directory ──
 if mkdir disk && mount -t tmpfs -o size=2m tmpfs disk 2> /dev/null; then
-  expect 1 "${mpi[@]}" 2 "${train[@]}" --set checkpoint.keep_last=0 --run-dir disk/run; says "o space"
+  expect 1 "${mpi[@]}" 2 "${train[@]}" --set pipeline.replicas=2 --set checkpoint.keep_last=0 --run-dir disk/run; says "o space"
   grep -q "NO CHECKPOINT" disk/run/metrics.jsonl || fail "no warning in metrics.jsonl"
   expect 0 "$hadal" checkpoint verify disk/run
   mount -o remount,size=100m disk

@@ -116,6 +116,17 @@ TEST_F(MemoryFitTest, TheLimitThatNothingMeetsIsRefusedWithTheLeastThatCould) {
   EXPECT_EQ(Fit(automatic, least - 1).status().code(), absl::StatusCode::kResourceExhausted);
 }
 
+TEST_F(MemoryFitTest, GroupSumsThatMoreReplicasWouldSpareAreNamed) {
+  const BatchOptions batch{.micro_batches = 4, .sum_groups = 4, .source_tokens = 64, .target_tokens = 64};
+  for (const int replicas : {1, 2, 4}) {
+    const PipelineOptions options{.replicas = replicas};
+    const std::string message(
+        MakeFittingLayout(plan_, batch, options, replicas, 0, {.memory_limit_bytes = 1}, stream_).status().message());
+    EXPECT_EQ(message.find("More pipeline.replicas keep fewer group sums") != std::string::npos, replicas < 4)
+        << message;
+  }
+}
+
 // On a device a kept segment has other bytes than its sublayers have as segments.
 TEST_F(MemoryFitTest, EveryLimitBetweenTheFewestBytesAndAllIsMet) {
   ModelPlan plan = plan_;
