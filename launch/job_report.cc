@@ -35,9 +35,7 @@ class Reporter : public MetricsSink {
     const std::string path = std::filesystem::absolute(run.run_directory, error).string();
     Report(absl::StrCat("start ", run.first_step - 1, " ", path));
   }
-  void OnCheckpoint(const CheckpointMetrics& metrics) override {
-    if (!metrics.in_memory) Report(absl::StrCat("saved ", metrics.step));
-  }
+  void OnCheckpoint(const CheckpointMetrics& metrics) override { Report(absl::StrCat("saved ", metrics.step)); }
 };
 
 int64_t LatestStep(const std::string& run_directory) {

@@ -2,7 +2,7 @@
 // HADAL_SUPERVISOR_REPORT names:
 //
 //   start 40 /home/u/runs/first    rank 0 starts (step 0) or resumes in this run directory, after step 40
-//   saved 60                       rank 0 has committed the checkpoint of step 60
+//   saved 60                       rank 0 has committed the checkpoint of step 60, or a copy in its hosts' memory
 //   end 85                         a rank ends with exit code 85
 //
 // The supervisor creates the file for each start of the job, and reads it when the job has ended. mpirun and job

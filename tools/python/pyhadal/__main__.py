@@ -65,7 +65,7 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, prog: str, description: str) -> None:
         self.title, _, rest = description.partition("\n")
-        super().__init__(prog=prog, description=rest.strip(), formatter_class=_Help, add_help=False, allow_abbrev=False)
+        super().__init__(prog=prog, description=rest.strip("\n"), formatter_class=_Help, add_help=False, allow_abbrev=False)
         self.add_argument("-h", "--help", action="help", help="Print this help message and exit")
 
     def format_help(self) -> str:
