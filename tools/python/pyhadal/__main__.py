@@ -53,7 +53,7 @@ class _Help(argparse.RawDescriptionHelpFormatter):
     """Help in the columns of the program's own commands."""
 
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=30)
+        super().__init__(prog, max_help_position=30, width=1000)  # unwrapped, as the program's
         self._action_max_length = 30
 
     def start_section(self, heading: Optional[str]) -> None:
