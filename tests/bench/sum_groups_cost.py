@@ -5,7 +5,7 @@
 
 Each row: runs of `hadal train` in turn, eight micro-batches a step, one thread a rank, on a CPU each. On one rank a run's time is the user CPU
 seconds between the second and the last of its steps, that is of a run of STEPS steps less those of a run of one; on two replicas, whose ranks wait
-for each other, it is the median step_seconds of its metrics.jsonl. Takes about fifteen minutes of an otherwise idle machine."""
+for each other, it is the median step_seconds of its metrics.jsonl. Takes about ten minutes of an otherwise idle machine."""
 import json
 import os
 import platform
@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAIRS, STEPS = 7, 6
+PAIRS, STEPS = 5, 5
 MODELS = {"d=512, 1L-1L": (512, 1), "d=128, 10L-10L": (128, 10), "d=64, 50L-50L": (64, 50)}
 
 
