@@ -64,6 +64,7 @@ ChildProcess::~ChildProcess() {
   kill(-pid_, SIGKILL);  // its group, if it has one already
   kill(pid_, SIGKILL);
   waitpid(pid_, nullptr, 0);
+  while (waitpid(-pid_, nullptr, 0) > 0) continue;  // the rest of its group, if this is a subreaper
 }
 
 std::optional<ChildEnd> ChildProcess::Poll() {

@@ -1,7 +1,6 @@
 #include "launch/elastic_job.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -20,6 +19,7 @@
 #include "absl/strings/strip.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "runtime/files.h"
+#include "runtime/machine.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 
@@ -39,11 +39,16 @@ std::string Names(const Hosts& hosts, const char* separator) {
   return absl::StrJoin(hosts, separator, [](std::string* out, const ElasticHost& host) { *out += host.name; });
 }
 
-// The nodes of this Slurm job, as a hostfile.
+bool IsHere(const std::string& host) {
+  const std::string here = HostName();
+  return host == "localhost" || host.substr(0, host.find('.')) == here.substr(0, here.find('.'));
+}
+
+// The nodes of this Slurm job, as a hostfile. Of uneven tasks, "2(x3),1", slots= is no number.
 std::string SlurmHosts() {
   std::FILE* const lines = popen(
       "for host in $(scontrol show hostnames \"$SLURM_JOB_NODELIST\"); do "
-      "echo \"$host slots=${SLURM_TASKS_PER_NODE%%(*}\"; done",
+      "echo \"$host slots=${SLURM_TASKS_PER_NODE%(x*)}\"; done",
       "r");
   std::string text;
   char part[4096];
@@ -71,7 +76,9 @@ absl::StatusOr<Hosts> ReadHosts(const std::string& path) {
     }
     hosts.push_back(std::move(host));
   }
-  return hosts;
+  if (!hosts.empty()) return hosts;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--elastic ", path, path == kSlurm ? ": this is no Slurm job" : ": it names no host; add h1 slots=8"));
 }
 
 // When a file was last written; the epoch: there is none.
@@ -130,14 +137,13 @@ void ElasticJob::Probe(const Hosts& known) {
   absl::StatusOr<Hosts> hosts = ReadHosts(options_.hosts);
   round_.emplace(Round{.status = hosts.status(), .deadline = Deadline(kProbeLimit)});
   if (hosts.ok()) round_->hosts = *std::move(hosts);
-  char here[256] = "";
-  gethostname(here, sizeof(here) - 1);
+  most_hosts_ = std::ssize(round_->hosts);
   const std::string usual = options_.hosts == kSlurm ? kSlurmProbe : kSshProbe;
   for (const ElasticHost& host : round_->hosts) {
     const std::string command =
         absl::StrReplaceAll(options_.probe.empty() ? usual : options_.probe, {{"{host}", host.name}});
     round_->probes.emplace_back();
-    if (std::ranges::find(known, host) != known.end() || (host.name == here && options_.probe.empty())) {
+    if (std::ranges::find(known, host) != known.end() || (options_.probe.empty() && IsHere(host.name))) {
       round_->answered.push_back(host);
     } else if (auto started = ChildProcess::Start({"sh", "-c", command}, "/dev/null"); started.ok()) {
       round_->probes.back().emplace(*std::move(started));

@@ -3,7 +3,8 @@
 //
 //   HOSTS      a hostfile of Open MPI, a line a host: `h1 slots=8`; read again before each start. "slurm": the nodes of
 //              this Slurm job, with its tasks per node
-//   probe      a shell command for each host, all at once; a host answers if it ends with 0 within 10 seconds
+//   probe      a shell command for each host, all at once; a host answers if it ends with 0 within 10 seconds. If the
+//              user gives none, localhost and a name equal to this host's up to the first dot answer unprobed
 //   command    {ranks}, {nodes}, {hosts} and {hostfile} stand for the number of ranks, that of hosts, the names of the
 //              hosts that answer, with commas, and a hostfile of them; the word {layout} for the planner's arguments
 // Threads: one. Blocking: the planner, for some seconds with hundreds of ranks.
@@ -50,13 +51,14 @@ class ElasticJob {
       : options_(options), run_directory_(std::move(run_directory)), log_(log) {}
 
   // Plans the job for all of its hosts.  Errors: the planner's; InvalidArgument if `command` lacks {layout}, {ranks},
-  // or both {hostfile} and {hosts}, or if a host has no slots=N or is named twice.
+  // or both {hostfile} and {hosts}, if HOSTS names no host, or if one has no slots=N or is named twice.
   absl::Status Prepare(const std::vector<std::string>& command);
   // Starts to probe the hosts that are not in `known`, which count as answers.
   void Probe(const std::vector<ElasticHost>& known = {});
   // What the probes have found: the hosts of the last start; other hosts, or the first; too few for any layout.
   enum class Found { kNothingYet, kSame, kOther, kTooFew };
   Found Poll();
+  int64_t most_hosts() const { return most_hosts_; }  // of HOSTS when it was last probed
   // While the job runs: probes the hosts that it lacks, every grow_every. Returns whether with those that answer its
   // steps would be faster by a percent.
   bool MayGrow();
@@ -88,6 +90,7 @@ class ElasticJob {
   std::ostream& log_;
   std::optional<Round> round_;
   Stopwatch since_round_;
+  int64_t most_hosts_ = 0;
   Place planned_, last_;      // what the planner was last asked for; the last start's
   absl::Status plan_status_;  // the planner's answer
   absl::Time begun_, ended_;  // of the last start, of the last that trained

@@ -191,8 +191,9 @@ class Supervisor {
   }
 
   SupervisorEvent AfterProbing(bool same_hosts) {
-    if (!same_hosts) fruitless_ = 0;
-    if (!crashed_ || !same_hosts) return SupervisorEvent::kHosts;
+    const bool moves = !same_hosts && moves_ < 2 * elastic_->most_hosts();
+    if (moves) ++moves_, fruitless_ = 0;
+    if (!crashed_ || moves) return SupervisorEvent::kHosts;
     return fruitless_ >= options_.tries ? SupervisorEvent::kLastCrash : SupervisorEvent::kCrash;
   }
 
@@ -205,7 +206,11 @@ class Supervisor {
                      .begun = report.start >= 0 || claimed,
                      .ended = report.ended || (claimed && owner.heartbeats == "ended"),
                      .saved = report.saved_at_end,
-                     .failure = report.failure};
+                     .failure = report.failure,
+                     .elastic = elastic_.has_value(),
+                     .begun_before = begun_before_,
+                     .growing = state_ == SupervisorState::kGrowing};
+    begun_before_ = begun_before_ || end.begun;
     code_ = EndCode(end);
     const SupervisorEvent event = EventOf(end, /*last=*/false);
     crashed_ = event == SupervisorEvent::kCrash;
@@ -213,6 +218,7 @@ class Supervisor {
     const std::string why = saved ? "saved" : crashed_ ? Crash() : absl::StrCat("exit code ", code_);
     if (elastic_) elastic_->End(why, crashed_);
     fruitless_ = furthest_.Advance(report) ? 0 : fruitless_ + 1;
+    if (fruitless_ == 0) moves_ = 0;
     back_off_ = BackOff(fruitless_, options_.back_off, absl::Seconds(since_start_.Seconds()));
     since_end_.Restart();
     return event;
@@ -227,6 +233,7 @@ class Supervisor {
     if (action != SupervisorAction::kWait) return absl::OkStatus();
     const std::string wait = absl::FormatDuration(absl::Ceil(back_off_, absl::Milliseconds(100)));
     if (too_few_ > 0) {
+      if (crashed_ && too_few_ == 1) log_ << "hadal supervise: the job " << Crash() << std::endl;
       log_ << "hadal supervise: probing the hosts again in " << wait << std::endl;
     } else {
       LogRestart(back_off_ > absl::ZeroDuration() ? " in " + wait : "");
@@ -271,6 +278,8 @@ class Supervisor {
   bool crashed_ = false;               // the last start, and no wait has passed since
   int code_ = 0;                       // of the last start
   int fruitless_ = 0;                  // starts in a row, on the same hosts, without a newer checkpoint
+  bool begun_before_ = false;          // rank 0, in some start
+  int64_t moves_ = 0;                  // starts in a row on other hosts than before, without a newer checkpoint
   int too_few_ = 0;                    // probes in a row with too few hosts
   absl::Duration back_off_;            // the current wait
   Stopwatch since_start_, since_end_;  // of the last start

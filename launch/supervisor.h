@@ -19,9 +19,10 @@
 // of it, even if the supervisor is killed. Limitation: the guardian acts on this host only. On other hosts Open MPI's
 // daemons end the ranks; they detect a lost host by TCP keepalive (11 seconds, unless the environment sets it).
 // An elastic job (elastic_job.h) is started on the hosts that answer, with the planner's layout for them. If after a
-// crash other hosts answer than before, it starts again at once, and no try is used up. While hosts are missing they
-// are probed; if with those that answer it is faster, the job saves (USR1) and starts again on more. Too few hosts:
-// waits, and probes again.
+// crash other hosts answer than before, it starts again at once, and no try is used up; but after twice
+// as many such starts in a row as there are hosts, without a newer checkpoint, it is a crash as on the same hosts.
+// While hosts are missing they are probed; if with those that answer it is faster, the job saves (USR1) and starts
+// again on more. Too few hosts: waits, and probes again.
 // A closed terminal (HUP) saves and ends the run, because a user who logs out without nohup expects that; under nohup
 // it continues. The supervisor continues if the reader of its output ends (`… | head`).
 // Threads: one, and no other may run in the process. Blocking until the job has ended.

@@ -15,6 +15,8 @@ using Action = SupervisorAction;
 
 bool IsCrash(const JobEnd& end) {
   const int code = EndCode(end);
+  if (end.elastic && !end.begun && (code == kExitDone || end.begun_before)) return true;
+  if (end.growing && code == kExitError) return true;
   return code == kExitHang || code == kExitPeerLost || code >= kSignalExit || (end.begun && !end.ended);
 }
 

@@ -25,7 +25,9 @@
 //               if TERM is sent to mpirun itself); or USR1 ended the job before rank 0 had begun: nothing to save
 //   crash       the exit code (EndCode) is 5 (a rank hung), 6 or ≥ 128 (a rank or the launcher was lost); or rank 0 had
 //               begun and no rank reported an end, whatever the code: Open MPI 4 returns 1 if TERM ended the ranks
-//               before they could save, Open MPI 5 returns 0 if a host is lost, a script returns anything
+//               before they could save, Open MPI 5 returns 0 if a host is lost, a script returns anything.
+//               Of an elastic job also: rank 0 has not begun, but had before (no run directory there), or code 0;
+//               code 1 while growing, because only the supervisor asked for that save
 //   last crash  a crash, and all tries (supervisor.h) are used up
 //   wait over   the wait before the next start has passed
 //   hosts       of an elastic job: while it runs, hosts answer with which it is faster; while probing, other hosts than
@@ -61,11 +63,14 @@ SupervisorStep Next(SupervisorState state, SupervisorEvent event);
 
 // The end of one start of the job.
 struct JobEnd {
-  int code = 0;        // of the command; 128 + n if signal n ended it
-  bool begun = false;  // rank 0 reported its start (launch/job_report.h), or has claimed the run directory
-  bool ended = false;  // a rank reported its end, or rank 0 has given the run directory up
-  bool saved = false;  // a rank reported exit code 85, which all ranks agree on
-  int failure = 0;     // the least exit code but 0 and 85 that a rank reported; 0: none
+  int code = 0;               // of the command; 128 + n if signal n ended it
+  bool begun = false;         // rank 0 reported its start (launch/job_report.h), or has claimed the run directory
+  bool ended = false;         // a rank reported its end, or rank 0 has given the run directory up
+  bool saved = false;         // a rank reported exit code 85, which all ranks agree on
+  int failure = 0;            // the least exit code but 0 and 85 that a rank reported; 0: none
+  bool elastic = false;       // an elastic job (elastic_job.h)
+  bool begun_before = false;  // `begun` was true in an earlier start under this supervisor
+  bool growing = false;       // the supervisor's state when the start ended
 };
 // Returns the exit code that counts: end.code, with two exceptions. If it is 0 or 1, which say little of a job with
 // several ranks, end.failure replaces it unless that is 0. A code from 7 to 30 is none of hadal's: MPICH's mpirun

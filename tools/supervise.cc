@@ -85,7 +85,6 @@ absl::StatusOr<ElasticRun> ReadElasticRun(const std::vector<std::string>& comman
     return absl::InvalidArgumentError(
         "--elastic on GPUs plans for a described machine: give `hadal train` --machine FILE (configs/machines)");
   }
-  if (!run.costs.machine) run.costs.machine = EqualCpus();
   int32_t& groups = run.options.batch.sum_groups;
   const std::optional<int32_t> before =
       SumGroupsBefore(arguments->run_directory, arguments->resume, run.options.checkpoint.memory_every_steps > 0);
@@ -101,12 +100,14 @@ absl::StatusOr<ElasticRun> ReadElasticRun(const std::vector<std::string>& comman
 
 // The fastest layout of a run. The first call must be for all hosts.  REQUIRES: hosts not empty.
 absl::StatusOr<ElasticLayout> PlanElastic(ElasticRun& run, const std::vector<ElasticHost>& hosts) {
-  Machine machine = *run.costs.machine;
+  Machine machine = run.costs.machine.value_or(EqualCpus());
   machine.devices_per_node = std::ranges::max(hosts, {}, &ElasticHost::slots).slots;
+  if (!run.costs.machine) machine.memory_bytes /= machine.devices_per_node;
   run.kept.most_ranks = 0;
   for (const ElasticHost& host : hosts) run.kept.most_ranks += host.slots;
   machine.nodes = (run.kept.most_ranks + machine.devices_per_node - 1) / machine.devices_per_node;
-  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<StepCosts> costs, run.costs.For(run.options.model));
+  HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<StepCosts> costs,
+                         LoadedCosts({run.costs.profile, machine}).For(run.options.model));
   const int threads = std::max(1, run.options.pipeline.threads);
   HADAL_ASSIGN_OR_RETURN(const LayoutSearch search,
                          SearchLayouts(run.options, machine, *costs, threads, {.top = 1, .kept = run.kept}));

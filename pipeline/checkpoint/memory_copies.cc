@@ -80,7 +80,11 @@ absl::Status MemoryCopies::Claim(const std::string& attempt, int64_t step) {
   for (const CheckpointEntry& entry : entries) {
     if (!counted || entry.step > step) HADAL_RETURN_IF_ERROR(RemoveTree(entry.directory));
   }
-  return ReplaceFile(JoinPath(CheckpointsDirectory(place_), kAttemptName), attempt, attempt);
+  return WriteAttempt();
+}
+
+absl::Status MemoryCopies::WriteAttempt() const {
+  return ReplaceFile(JoinPath(CheckpointsDirectory(place_), kAttemptName), attempt_, attempt_);
 }
 
 void MemoryCopies::Remove() {
@@ -88,6 +92,16 @@ void MemoryCopies::Remove() {
 }
 
 // ---- Saving ----
+
+std::vector<std::string> MemoryCopies::GivingRoom(int64_t step) const {
+  std::vector<std::string> directories;
+  if (!MakePlace().ok()) return directories;
+  for (const CheckpointEntry& copy : ListCheckpoints(place_).value_or(std::vector<CheckpointEntry>())) {
+    if (copy.step < step) directories.push_back(copy.directory);  // another rank may have begun the copy of `step`
+  }
+  if (!directories.empty()) directories.pop_back();
+  return directories;
+}
 
 absl::Status MemoryCopies::BeginExchange(int64_t step, const std::vector<std::string>& files) {
   std::vector<Move> moves;

@@ -46,13 +46,15 @@ class MemoryCopies {
 
   bool leads() const { return ranks_of_[host_][0] == world_.rank(); }  // whether this is its host's first rank
   std::string Directory(int64_t step) const { return CheckpointDirectory(place_, step); }
-  std::vector<CheckpointEntry> Copies() const;  // on this host, ascending; those of attempt_
+  // After Claim: the directories of this host's copies before `step` but for the newest of them, which stays.
+  std::vector<std::string> GivingRoom(int64_t step) const;
   // Begins to send this rank's file to the next host and to receive those for this rank. `files`: every rank's
   // WrittenFile as text.
   absl::Status BeginExchange(int64_t step, const std::vector<std::string>& files);
-  absl::StatusOr<bool> Busy();       // whether messages are under way
-  absl::Status Store(int64_t step);  // writes the received files; after the exchange
-  void EndExchange();                // frees its memory, also in its midst
+  absl::StatusOr<bool> Busy();        // whether messages are under way
+  absl::Status Store(int64_t step);   // writes the received files; after the exchange
+  absl::Status WriteAttempt() const;  // by a host's first rank before a copy is complete: RemoveIPC may have removed it
+  void EndExchange();                 // frees its memory, also in its midst
 
  private:
   struct Move {
@@ -64,6 +66,7 @@ class MemoryCopies {
   };
   absl::Status Exchange(int64_t step, std::vector<Move> moves);
   absl::Status MakePlace() const;
+  std::vector<CheckpointEntry> Copies() const;  // on this host, ascending; those of attempt_
   absl::StatusOr<bool> FetchCopy(int64_t step, int holder);
 
   const std::string run_directory_;

@@ -35,6 +35,7 @@ absl::StatusOr<CommitResult> Commit(const CheckpointCommitter& committer, Memory
   return CatchExceptions([&]() -> absl::StatusOr<CommitResult> {
     if (copies != nullptr) HADAL_RETURN_IF_ERROR(copies->Store(request.progress.step));
     if (copies != nullptr && !copies->leads()) return CommitResult();
+    if (copies != nullptr) HADAL_RETURN_IF_ERROR(copies->WriteAttempt());
     for (const std::string& text : files) {
       HADAL_ASSIGN_OR_RETURN(request.files.emplace_back(), WrittenFile::Parse(text));
     }
@@ -195,8 +196,7 @@ void TrainingCheckpoints::Start(const TrainingProgress& progress, bool is_best, 
   CheckpointFileOptions file = committer_->FileOptions(progress.step, rank_);
   if (in_memory) {
     file.directory = copies_->Directory(progress.step);
-    for (const CheckpointEntry& copy : copies_->Copies()) file.removed_first.push_back(copy.directory);
-    if (!file.removed_first.empty()) file.removed_first.pop_back();  // the newest stays
+    file.removed_first = copies_->GivingRoom(progress.step);
   }
   file_ = std::make_unique<BackgroundFile>(file, Describe(state_.owned(), LoadedState::kAll), state_.save_buffer(),
                                            SliceStaging{state_.device(), queue_.get(), state_.save_staging()});

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "gmock/gmock.h"
+#include "pipeline/checkpoint/memory_copies.h"
 #include "pipeline/trainer.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/run_directory.h"
@@ -169,6 +170,32 @@ TEST_F(MemoryCopies, WithoutRoomTheOldCopyStaysAndTheRunWarnsOnce) {
   });
   full.reset();
   EXPECT_THAT(killed_.warnings, ElementsAre(HasSubstr("NO COPY IN MEMORY")));
+  EXPECT_EQ(Resume(kHosts).first_step, killed_.copies.back() + 1);
+}
+
+TEST_F(MemoryCopies, OlderCopiesButTheNewestGiveRoomAlsoIfAnotherRankHasBegun) {
+  std::filesystem::create_directories(options_.checkpoint.memory_folder = Root());
+  const absl::Status status = InProcessWorld(1).Run([&](Communicator& communicator) {
+    hadal::MemoryCopies copies(options_, {"a"}, communicator);
+    HADAL_RETURN_IF_ERROR(copies.Claim("1", 0));
+    for (const int64_t step : {100, 110, 120}) std::filesystem::create_directories(copies.Directory(step));
+    EXPECT_THAT(copies.GivingRoom(120), ElementsAre(copies.Directory(100)));
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// As where RemoveIPC has cleared the folder of a user who logs out.
+TEST_F(MemoryCopies, ACopyCountsAlsoIfTheFileOfItsAttemptWasRemoved) {
+  bool removed = false;
+  killed_ = Train(kHosts, [&](const Listener& listener, int64_t /*step*/) {
+    if (!removed && !listener.copies.empty()) {
+      for (const std::string& path : FilesNamed("/hadal-", "/attempt")) std::filesystem::remove(path);
+      removed = true;
+    }
+    return listener.copies.size() >= 4;
+  });
+  EXPECT_THAT(FilesNamed(CheckpointName(killed_.copies[0]), "manifest.json"), IsEmpty());
   EXPECT_EQ(Resume(kHosts).first_step, killed_.copies.back() + 1);
 }
 

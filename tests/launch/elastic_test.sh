@@ -51,20 +51,29 @@ grep -q 'sum_groups: [24]$' alone/config.resolved.textproto || fail "$(grep sum_
 hostfile 1 2 3
 # job TEXT: a job that counts its starts, with its hosts, in `starts`, and then does TEXT.
 job() { printf 'echo "$1" >> starts\n%s\n' "$1" > job; : > starts; }
+begins='echo start 0 run >> "$HADAL_SUPERVISOR_REPORT"; '
+ends="$begins"'echo end 0 >> "$HADAL_SUPERVISOR_REPORT"; exit 0'
 made_up=(-- bash job {hosts} {ranks} train small.textproto {layout})
 echo "crashes on the same hosts use up the tries, on others they do not"
 job 'exit 137'; up 1 2 3; expect 6 "${supervise[@]}" --back-off 0 "${made_up[@]}"
 [ "$(sort starts | uniq -c | tr -s ' \n' ' ')" = " 3 h1,h2,h3 " ] || fail "$(cat starts)"
-job 'case $(wc -l < starts) in 1) rm up/h3 ;; 2) rm up/h2 ;; 3) exit 0 ;; esac; exit 137'; up 1 2 3
-expect 0 "${supervise[@]}" --tries 1 --back-off 1h "${made_up[@]}"; [ "$(tr '\n' ' ' < starts)" = "h1,h2,h3 h1,h2 h1 " ] || fail "$(cat starts)"
+job 'case $(wc -l < starts) in 1) rm up/h3; exit 0 ;; 2) '"$begins"'rm up/h2 ;; 3) touch up/h2; exit 2 ;; 4) '"$ends"' ;; esac; exit 137'; up 1 2 3
+expect 0 "${supervise[@]}" --tries 1 --back-off 1h "${made_up[@]}"
+[ "$(tr '\n' ' ' < starts)" = "h1,h2,h3 h1,h2 h1 h1,h2 " ] || fail "$(cat starts)"
+job 'rm up/h3 2> /dev/null || touch up/h3; exit 137'; up 1 2 3; expect 6 "${supervise[@]}" --tries 1 --back-off 0 "${made_up[@]}"
+[ "$(wc -l < starts)" -eq 6 ] || fail "hosts that come and go: $(cat starts)"
 
 echo "too few hosts are waited for"
-job 'exit 0'; up 1; : > out
+job "$ends"; up 1; : > out
 "${supervise[@]}" --back-off 0 -- bash job {hosts} {ranks} train small.textproto --set batch.sum_groups=6 {layout} > out 2>&1 & job=$!
 until_ grep -q "probing the hosts again in 1s" out
 says "too few hosts answer (h1): "; says "batch.sum_groups"
 up 1 2 3; wait $job; code=$?
 [ $code -eq 0 ] && [ "$(cat starts)" = "h1,h2,h3" ] || fail "exit code $code, starts on $(cat starts)"
+
+echo "this host needs no probe"
+printf '%s slots=1\n' localhost "$(hostname | cut -d. -f1).example" > hosts; job "$ends"
+expect 0 "$hadal" supervise --elastic hosts "${made_up[@]}"; says "starting on 2 host(s) (localhost "
 
 echo "bad use"
 expect 2 "${supervise[@]}" -- bash job {ranks} {hosts} train small.textproto; says "{layout}"
@@ -72,6 +81,11 @@ expect 2 "${supervise[@]}" -- bash job {ranks} {layout} train small.textproto; s
 expect 2 "${supervise[@]}" -- bash job {ranks} {hosts} {layout}; says "no .hadal train"
 expect 2 "${supervise[@]}" "${made_up[@]}" --device cuda; says "give .hadal train. --machine FILE"
 echo h1 > hosts; expect 2 "${supervise[@]}" "${made_up[@]}"; says "each host is named once, with slots=N"
+: > hosts; expect 2 "${supervise[@]}" "${made_up[@]}"; says "names no host"
+printf '#!/bin/sh\n[ $# -lt 3 ] || echo "$3"\n' > scontrol; chmod +x scontrol
+slurm=(env PATH="$PWD:$PATH" "$hadal" supervise --elastic slurm "${made_up[@]}")
+SLURM_JOB_NODELIST= expect 2 "${slurm[@]}"; says "this is no Slurm job"
+SLURM_JOB_NODELIST=n SLURM_TASKS_PER_NODE='2(x3),1' expect 2 "${slurm[@]}"; says "slots=2(x3),1.*as --ntasks-per-node gives it"
 hostfile 1 1; expect 2 "${supervise[@]}" "${made_up[@]}"; says "h1 slots=1.: each host is named once"
 
 finished

@@ -145,6 +145,16 @@ TEST(SupervisorState, TheCodeIsNoEndThatTheRanksDoNotReport) {
   EXPECT_EQ(EndCode({.code = 137, .begun = true, .ended = true, .failure = 1}), 137) << "the launcher knows more";
 }
 
+TEST(SupervisorState, AnElasticJobIsRestartedThatEndsBeforeItsStartOrFailsToSaveWhileGrowing) {
+  EXPECT_EQ(EventOf({.code = 0, .elastic = true}, false), Event::kCrash) << "Open MPI 5 lost a host";
+  EXPECT_EQ(EventOf({.code = 2, .elastic = true}, false), Event::kFinal) << "a bad config";
+  EXPECT_EQ(EventOf({.code = 2, .elastic = true, .begun_before = true}, false), Event::kCrash);
+  JobEnd end{.code = 1, .begun = true, .ended = true, .elastic = true, .begun_before = true};
+  EXPECT_EQ(EventOf(end, false), Event::kFinal);
+  end.growing = true;
+  EXPECT_EQ(EventOf(end, false), Event::kCrash);
+}
+
 // TERM to mpirun itself: it returns 1, whether the ranks have saved or not.
 TEST(SupervisorState, ALauncherThatReturnsOneMayHaveSavedOrLostTheJob) {
   EXPECT_EQ(EventOf({.code = 1, .begun = true, .ended = true, .saved = true}, false), Event::kSaved);
