@@ -101,7 +101,7 @@ void DeferredSignals::EndInChild() const {
   pthread_sigmask(SIG_UNBLOCK, &blocked, nullptr);  // not before_: an outer object's
 }
 
-constexpr char kPathVariable[] = "PYTHONPATH=", kProgramVariable[] = "HADAL=";
+constexpr char kPathVariable[] = "PYTHONPATH=", kProgramVariable[] = "HADAL=", kUtf8Variable[] = "PYTHONUTF8=";
 
 // Runs a module as -m does, but without the working folder, which -c puts on the path. -P is Python 3.11's.
 std::string Bootstrap(const std::string& package) {
@@ -109,7 +109,7 @@ std::string Bootstrap(const std::string& package) {
                       "', run_name='__main__', alter_sys=True)");
 }
 
-// This process's environment, with the packages first in Python's path.
+// This process's environment, with the packages first in Python's path, and UTF-8 in every locale: paths pass as bytes.
 std::vector<std::string> PythonEnvironment() {
   std::vector<std::string> variables;
   const std::filesystem::path program = ThisProgram();
@@ -121,12 +121,13 @@ std::vector<std::string> PythonEnvironment() {
       for (const auto part : absl::StrSplit(*variable + sizeof(kPathVariable) - 1, ':', absl::SkipEmpty())) {
         absl::StrAppend(&path, ":", part);
       }
-    } else if (!absl::StartsWith(*variable, kProgramVariable)) {
+    } else if (!absl::StartsWith(*variable, kProgramVariable) && !absl::StartsWith(*variable, kUtf8Variable)) {
       variables.emplace_back(*variable);
     }
   }
   variables.push_back(std::move(path));
   variables.push_back(absl::StrCat(kProgramVariable, program.string()));
+  variables.push_back(absl::StrCat(kUtf8Variable, "1"));
   return variables;
 }
 

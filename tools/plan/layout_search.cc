@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <queue>
 #include <tuple>
@@ -35,9 +36,9 @@ std::string InWords(const LayoutPrediction& layout) {
   return absl::StrCat(pipeline.stages, " stages x ", pipeline.replicas, " replicas, ", ToString(pipeline.schedule),
                       ", ", layout.batch.micro_batches, " micro-batches of ", layout.batch.target_tokens,
                       " target tokens, recompute ",
-                      !pipeline.recompute.empty()     ? "in part"
-                      : pipeline.recompute_every == 0 ? "off"
-                                                      : absl::StrCat("every ", pipeline.recompute_every));
+                      pipeline.recompute_every == 0 ? "off"
+                      : !pipeline.recompute.empty() ? "in part"
+                                                    : absl::StrCat("every ", pipeline.recompute_every));
 }
 
 class Search {
@@ -182,7 +183,11 @@ bool Search::Fits(LayoutPrediction& layout, PipelineLayout& pipeline, bool moves
   }
   layout.pipeline.memory_limit_bytes = room;
   layout.pipeline.recompute_every = LongestLength(pipeline.recompute);
-  if (chooses && layout.pipeline.recompute_every > 0) layout.pipeline.recompute = pipeline.recompute;
+  // Only recompute_auto makes a cut that moved. Where nothing is recomputed: one run of length 0, in the schedule of a
+  // layout that may recompute.
+  const bool moved = layout.pipeline.split != options_.pipeline.split;
+  if (chooses && (moved || layout.pipeline.recompute_every > 0)) layout.pipeline.recompute = pipeline.recompute;
+  if (chooses && moved && layout.pipeline.recompute_every == 0) layout.pipeline.schedule = pipeline.schedule;
   layout.recompute_fit = pipeline.recompute_fit;
   if (fullest.bytes > room) NoteTooLarge(layout, fullest, room);
   return fullest.bytes <= room;
@@ -210,13 +215,18 @@ absl::Status Search::Refine(Entry& entry) {
     entry.layout = nullptr;
     return absl::OkStatus();
   }
-  const bool even = entry.known == Known::kCut && !layout.pipeline.recompute.empty();
+  const bool even =
+      entry.known == Known::kCut && !layout.pipeline.recompute.empty() && layout.pipeline.recompute_every > 0;
   if (entry.known == Known::kCut) ++result_.replayed;
   HADAL_ASSIGN_OR_RETURN(const LayoutPrediction exact,
                          PredictLayout(model_, layout.batch, *pipeline, layout_machine_, PredictionDetail::kStep));
   entry.known = even ? Known::kEven : Known::kExact;
-  // Another cut gains at most what the busiest stage works more than the mean.
-  entry.seconds = exact.step_seconds - (even ? std::ranges::max(exact.busy_seconds) - exact.parts.compute : 0);
+  entry.seconds = exact.step_seconds;
+  if (even) {  // another cut gains at most what the busiest stage works more than the mean without recomputation
+    const auto& repeated = exact.recompute_seconds;
+    const double mean = std::accumulate(repeated.begin(), repeated.end(), 0.0) / static_cast<double>(repeated.size());
+    entry.seconds -= std::ranges::max(exact.busy_seconds) - (exact.parts.compute - mean);
+  }
   return absl::OkStatus();
 }
 

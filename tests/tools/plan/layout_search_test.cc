@@ -356,6 +356,48 @@ TEST(LayoutSearch, ItsArgumentsMakeTheLayout) {
   }
 }
 
+// A large table on stage 0: without recomputation the even cut does not fit, and another one does.
+TEST(LayoutSearch, ItsArgumentsMoveACutThatRecomputesNothing) {
+  for (const ScheduleKind schedule : {ScheduleKind::k1F1B, ScheduleKind::kZbH1}) {
+    TrainOptions options = SmallRun();
+    options.model.encoder_layers = options.model.decoder_layers = 2;
+    options.model.source_vocabulary = 20000;
+    options.pipeline.stages = 2;
+    options.pipeline.schedule = schedule;
+    Machine machine = SmallMachine(1, 2);
+    const auto costs = CostsOf(machine);
+    const SearchOptions one{
+        .top = 1, .kept = {.stages = true, .replicas = true, .chunks = true, .schedule = true, .batch = true}};
+    const auto even = SearchLayouts(options, machine, *costs, 1, one).value();
+    const ModelPlan& model = even.best.front().model;
+    LayoutPrediction layout = *even.best.front().prediction;
+    layout.pipeline.recompute_every = 0;
+    int moved = 0;
+    for (int32_t cut = 1; cut < std::ssize(model.sublayers); ++cut) {
+      if (model.sublayers[cut].cut_before == 0) continue;
+      layout.pipeline.split = {cut};
+      machine.memory_bytes = FullestBytes(model, machine, LaidOut(model, machine, layout, 0));
+      const auto search = SearchLayouts(options, machine, *costs, 1, one);
+      if (!search.ok()) continue;
+      const PlanReport& best = search->best.front();
+      if (LongestLength(best.pipeline.recompute) > 0) continue;
+      moved += best.pipeline.borders != even.best.front().pipeline.borders;
+      PipelineOptions pipeline = options.pipeline;
+      pipeline.schedule = best.prediction->pipeline.schedule;
+      pipeline.recompute_auto = absl::StrContains(LayoutArguments(best), "recompute_auto=true");
+      pipeline.memory_limit_bytes = machine.memory_bytes;
+      const auto remade =
+          MakeFittingLayout(model, options.batch, pipeline, 2, 0, PlannedResources(pipeline, 2, machine.device()),
+                            Stream::ForLayouts(machine.device(), 1));
+      ASSERT_TRUE(remade.ok()) << remade.status();
+      EXPECT_EQ(remade->borders, best.pipeline.borders);
+      EXPECT_EQ(remade->schedule, best.pipeline.schedule);
+      EXPECT_EQ(LongestLength(remade->recompute), 0);
+    }
+    EXPECT_GT(moved, 0) << ToString(schedule);
+  }
+}
+
 // What the help and layout_candidates.h say: 266 for each way to divide the devices, whatever the depth.
 TEST(LayoutCandidates, AreBoundedAtAnyDepth) {
   TrainOptions options = SmallRun();

@@ -1,14 +1,20 @@
 """Grids, verdicts and lists of layouts of `hadal compare` and `hadal sweep`. ($HADAL: the program.)"""
 
+import argparse
+import contextlib
+import io
 import json
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
 from unittest import mock
 
-from pyhadal import program
+from pyhadal import compare_grid, program, sweep
+from pyhadal.corpus import _rows
 from pyhadal.grid import Cell, Grid, ask, load
 from pyhadal.grid_runs import Record, Runner, _poll, duration, judge, read_record, read_state, write_state
 from pyhadal.refusal import Refusal
@@ -202,6 +208,53 @@ class RunsTest(Scratch):
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
             self.assertEqual(_poll(process)[0], code)
         self.assertEqual((self.folder / "logs/a.log").read_text(), "said\n" * 3)
+
+    def runner(self, **options):
+        os.makedirs(self.folder / "logs", exist_ok=True)
+        with mock.patch("pyhadal.grid_runs.ask_of"):
+            return Runner(Grid([Cell("a", [], [], []), Cell("b", [], [], [])], []), str(self.folder), **options)
+
+    def test_messages_that_cannot_be_written_do_not_end_the_work(self):
+        script = "import sys; from pyhadal.command import tell; tell('a'); tell('b', stream=sys.stderr); open(sys.argv[1], 'w').close()"
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = subprocess.run([sys.executable, "-c", script, str(self.folder / "end")], stdout=full, stderr=full, check=False)
+        self.assertEqual((done.returncode, (self.folder / "end").exists()), (0, True))
+
+    def test_a_signal_while_no_run_is_there_asks_to_be_queued_again(self):
+        self.addCleanup(signal.signal, signal.SIGUSR1, signal.SIG_DFL)
+        for module, words, reader in ((compare_grid, ["grid"], "load"), (sweep, ["layouts", "config"], "read_layouts")):
+            parser = argparse.ArgumentParser()
+            module.add_arguments(parser)
+            with mock.patch.object(module, reader, lambda *_: signal.raise_signal(signal.SIGUSR1)), self.assertRaises(SystemExit) as caught:
+                module.run(parser.parse_args(words))
+            self.assertEqual(caught.exception.code, 85)
+        runner = self.runner()
+        with self.assertRaises(SystemExit), runner.report():
+            sys.exit(143)
+        runner.stopped = True
+        with runner.report():
+            sys.exit(143)
+
+    def test_a_run_whose_records_are_damaged_does_not_stop_the_others(self):
+        os.chmod(self.write("hadal", "#!/bin/sh\n"), 0o755)
+        runner = self.runner(chosen=[1, 1], judged=False)
+        self.assertEqual(runner.chosen, [0], "once")
+        runner._spent = 0
+        os.makedirs(self.folder / "runs/a")
+        self.write("runs/a/metrics.jsonl", "{damaged\n{}\n")
+        with mock.patch.dict(os.environ, HADAL=str(self.folder / "hadal")), contextlib.redirect_stdout(io.StringIO()) as said:
+            runner._train(0, str(self.folder / "runs/a"), read_state(str(self.folder / "runs/a")), again=False)
+        self.assertRegex(said.getvalue(), r"done in .*, no steps \(.*metrics.jsonl")
+        self.assertFalse(sweep._is_finished(str(self.folder), Cell("a", [], [], [])))
+
+    def test_the_unigram_level_of_a_cell_does_not_need_the_corpus_of_another(self):
+        with mock.patch("pyhadal.grid_runs.ask_of", side_effect=[Refusal("b: gone"), [{"unigram_nll": 2.5}]]) as asked:
+            self.assertEqual(self.runner()._level(0), {"unigram_nll": 2.5})
+        self.assertEqual([[cell.name for cell in call.args[0]] for call in asked.call_args_list], [["a", "b"], ["a"]])
+
+    def test_columns_of_different_lengths_are_no_table(self):
+        with self.assertRaisesRegex(Refusal, "source and target have 2 and 1 rows"):
+            list(_rows({"source": ["a", "b"], "target": ["c"]}, ""))
 
     def test_durations(self):
         self.assertEqual([duration(seconds) for seconds in (0.04, 9.96, 200, 18420, 183600)], ["0.0s", "10s", "3m20s", "5h07m", "2d03h"])

@@ -51,6 +51,10 @@ class ChildTest(unittest.TestCase):
         os.chmod(path, 0o755)
         return path
 
+    def test_paths_are_bytes_in_every_locale(self):
+        python = self.script("echo utf8=$PYTHONUTF8\n", "/bin/sh")
+        self.assertEqual(self.ran("make-corpus", python=python, program=("env", "PYTHONUTF8=0", HADAL)).stdout, "utf8=1\n")
+
     def test_the_working_folder_is_not_on_the_path(self):
         for name in ("json", "numpy", "argparse", "tempfile", "resource", "struct", "hadal_torch", "pyhadal"):
             Path(self.path(name + ".py")).write_text(f"open({self.path('executed')!r}, 'a').write({name!r})\n", "utf-8")

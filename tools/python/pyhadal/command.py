@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import sys
-from typing import Callable
+from typing import Callable, Optional, TextIO
 
 from pyhadal.refusal import Refusal
 
@@ -40,8 +41,20 @@ def _fail(command: str, message: str, code: int) -> int:
     # Files at NAME.tmp.… are gone when this is read; the user knows NAME.
     message = re.sub(r"\.tmp\.[^/\s:]+(/[^/\s:]+)*", "", message)
     message = re.sub(r"(\S{100})\S{901,}", r"\1 … (cut)", printable(message))
-    print(f"hadal {command}: {message}", file=sys.stderr)
+    tell(f"hadal {command}: {message}", stream=sys.stderr)
     return code
+
+
+def tell(text: str, end: str = "\n", stream: "Optional[TextIO]" = None) -> None:
+    """Prints on standard output, or `stream`. If that is impossible (a terminal that is gone, a full disk), the stream leads to /dev/null
+    from now on, because the work must not end with its messages."""
+    stream = stream or sys.stdout
+    try:
+        print(text, end=end, file=stream, flush=True)
+    except OSError:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)
 
 
 def printable(text: str) -> str:

@@ -19,9 +19,10 @@ import os
 import sys
 
 from pyhadal import command, grid_runs
+from pyhadal.command import tell
 from pyhadal.files import check_outputs, check_place, locked, replace_whole
 from pyhadal.grid import Cell, Grid, load
-from pyhadal.grid_runs import REQUEUE, Runner
+from pyhadal.grid_runs import REQUEUE, Runner, requeue_on_usr1
 from pyhadal.options import number
 from pyhadal.packages import require
 from pyhadal.refusal import Refusal
@@ -45,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     out = arguments.out
+    requeue_on_usr1()
     grid = load(arguments.grid, arguments.set, arguments.seed)
     if arguments.list:
         return _print_list(grid, out)
@@ -52,13 +54,15 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.report_only:
         sys.exit(_report(grid, out, arguments.test_reference))
     if command.run("compare", lambda: require(*PACKAGES)):
-        print("The runs take place without a report.", file=sys.stderr, flush=True)
+        tell("The runs take place without a report.", stream=sys.stderr)
     runner = Runner(grid, out, chosen=arguments.run, ranks=arguments.ranks or grid.settings.get("ranks", 1),
                     accept_changes=arguments.accept_changes, test_source=arguments.test_source)
     with locked(out or "."):
         runner.run()
-        print(_outcome(runner), flush=True)
-        code = _report(grid, out, arguments.test_reference)
+        tell(_outcome(runner))
+        code = REQUEUE
+        with runner.report():
+            code = _report(grid, out, arguments.test_reference)
     sys.exit(REQUEUE if runner.stopped else 1 if runner.failed or runner.changed else code)
 
 
@@ -72,10 +76,10 @@ def _outcome(runner: Runner) -> str:
 
 def _print_list(grid: Grid, out: str) -> None:
     total, width = sum(cell.cost for cell in grid.cells), max(4, *(len(cell.name) for cell in grid.cells))
-    print(f" run  {'cell':{width}}   share  state")
+    tell(f" run  {'cell':{width}}   share  state")
     for place, cell in enumerate(grid.cells, 1):
         end = grid_runs.read_state(grid_runs.directory_of(out, cell))["end"]
-        print(f"{place:4}  {cell.name:{width}}  {100 * cell.cost / total:5.1f}%  {'not yet run' if end == 'none' else end}")
+        tell(f"{place:4}  {cell.name:{width}}  {100 * cell.cost / total:5.1f}%  {'not yet run' if end == 'none' else end}")
 
 
 def _check_files(out: str) -> None:
@@ -103,8 +107,8 @@ def _report(grid: Grid, out: str, reference: str) -> int:
     write_record(grid, out)
     code = command.run("compare", draw)
     if code:
-        print(f"The runs are there: `hadal summary {out}/runs/*` prints their numbers; the same command with --report-only writes the report.",
-              file=sys.stderr, flush=True)
+        tell(f"The runs are there: `hadal summary {out}/runs/*` prints their numbers; the same command with --report-only writes the report.",
+             stream=sys.stderr)
     return code
 
 

@@ -101,7 +101,11 @@ def _rows(text: Any, direction: str) -> "Iterator[str | list[str]]":
         if any(columns.count(name) != 1 for name in wanted):
             raise Refusal(f"a table needs the columns {' and '.join(wanted)}{'' if direction else ' or text'}, each once; there are "
                           f"{', '.join(columns)}: name two in direction, as \"de-en\"")
-        rows = (dict(zip(wanted, values)) for values in zip(*(text[name] for name in wanted)))
+        table = [text[name] for name in wanted]
+        lengths = [len(column) for column in table if hasattr(column, "__len__")]
+        if len(set(lengths)) > 1:
+            raise Refusal(f"the columns {' and '.join(wanted)} have {' and '.join(map(str, lengths))} rows; a table has as many of each")
+        rows = (dict(zip(wanted, values)) for values in zip(*table))
     for number, given in enumerate(rows):
         row: Any = plain(given)
         while isinstance(row, dict):

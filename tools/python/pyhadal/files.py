@@ -79,6 +79,8 @@ def replace_whole(path: str, text: str) -> None:
         try:
             with os.fdopen(handle, "w", encoding="utf-8", errors="replace", newline="\n") as file:
                 file.write(text)
+                file.flush()
+                os.fsync(handle)
             os.chmod(temporary, 0o666 & ~mask)
             os.replace(temporary, path)
         except BaseException:

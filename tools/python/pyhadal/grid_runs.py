@@ -30,9 +30,10 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Any, Sequence
+from typing import Any, Iterator, Sequence
 
 from pyhadal import program
+from pyhadal.command import tell
 from pyhadal.files import replace_whole
 from pyhadal.grid import Cell, Grid, ask, ask_of
 from pyhadal.refusal import Refusal
@@ -167,6 +168,13 @@ class Stop:
         self.asked = True
 
 
+def requeue_on_usr1() -> None:
+    """USR1 outside Runner.run ends the command with 85: there is nothing to save."""
+    def end(_number: int, _frame: object) -> None:
+        raise SystemExit(REQUEUE)
+    signal.signal(signal.SIGUSR1, end)
+
+
 class _Progress:
     """One line on standard error: redrawn on a terminal; elsewhere written after five seconds, then once a minute."""
 
@@ -189,11 +197,11 @@ class _Progress:
         else:
             line += (f"{self._done:,} steps  " if self._done else "") + duration(seconds)
         columns = shutil.get_terminal_size().columns - 1
-        print(f"\r\033[K{line[:columns]}" if self._live else line + "\n", end="", file=sys.stderr, flush=True)
+        tell(f"\r\033[K{line[:columns]}" if self._live else line + "\n", end="", stream=sys.stderr)
 
     def end(self) -> None:
         if self._live and time.monotonic() - self._start >= 1:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+            tell("\r\033[K", end="", stream=sys.stderr)
 
 
 def _last_step(directory: str) -> int:
@@ -227,7 +235,7 @@ class Runner:
         for number in chosen:
             if not 1 <= number <= len(grid.cells):
                 raise Refusal(f"--run {number}: the grid's runs are numbered from 1 to {len(grid.cells)}")
-        self.chosen = [number - 1 for number in chosen] or list(range(len(grid.cells)))
+        self.chosen = [number - 1 for number in dict.fromkeys(chosen)] or list(range(len(grid.cells)))
         self.finished = self.failed = self.changed = self.waiting = 0
         self.stopped = False
         self._measured_seconds = self._measured_cost = 0.0  # of the runs that this call did from start to end
@@ -247,9 +255,18 @@ class Runner:
                 self._run_cell(index, plan)
         self.stopped = self._stop.asked
 
+    @contextlib.contextmanager
+    def report(self) -> "Iterator[None]":
+        """After `run`: a signal ends the block, after a stop without an effect on the exit code."""
+        try:
+            yield
+        except SystemExit:
+            if not self.stopped:
+                raise
+
     def _say(self, index: int, text: str) -> None:
         count = str(len(self._grid.cells))
-        print(f"[{index + 1:{len(count)}}/{count}] {self._grid.cells[index].name}: {text}", flush=True)
+        tell(f"[{index + 1:{len(count)}}/{count}] {self._grid.cells[index].name}: {text}")
 
     def _minutes(self, name: str) -> float:
         return float(self._grid.settings.get(name, 0))
@@ -273,7 +290,7 @@ class Runner:
         elif self._stop.asked or self._budget_is_used():
             self.waiting += 1
             if not self._stop.asked and not self._told_budget:
-                print(f"The budget of {self._minutes('total_minutes'):g} minutes is used up; total_minutes in the grid sets it.", flush=True)
+                tell(f"The budget of {self._minutes('total_minutes'):g} minutes is used up; total_minutes in the grid sets it.")
                 self._told_budget = True
         else:
             self._train(index, directory, state, again="changes" in plan and state["end"] != "none")
@@ -300,7 +317,11 @@ class Runner:
             self._measured_cost += cell.cost
         write_state(directory, state)
         self._count(state["end"])
-        text = f"{state['end']} in {duration(seconds)}, {self._result(directory, state)}"
+        try:
+            result = self._result(directory, state)
+        except Refusal as refusal:
+            result = f"no steps ({refusal})"
+        text = f"{state['end']} in {duration(seconds)}, {result}"
         if state["end"] == "failed":
             text += f"\n  exit code {code}; its output is in {log_of(self._out, cell)}"
         self._say(index, text)
@@ -311,7 +332,12 @@ class Runner:
         cell = self._grid.cells[index]
         if cell.name not in self._levels:
             cells = [self._grid.cells[each] for each in self.chosen[self.chosen.index(index):]]
-            for each, answer in zip(cells, ask_of(cells, unigram=True)):
+            try:
+                answers = ask_of(cells, unigram=True)
+            except Refusal:  # perhaps of a cell that is not trained
+                cells = [cell]
+                answers = ask_of(cells, unigram=True)
+            for each, answer in zip(cells, answers):
                 self._levels[each.name] = {"unigram_nll": answer["unigram_nll"]} if "unigram_nll" in answer else {}
         return self._levels[cell.name]
 

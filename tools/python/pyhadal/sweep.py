@@ -28,9 +28,10 @@ import subprocess
 import sys
 
 from pyhadal import program
+from pyhadal.command import tell
 from pyhadal.files import check_outputs, locked, replace_whole, write_whole
 from pyhadal.grid import Cell, Grid, ask_of, is_name
-from pyhadal.grid_runs import REQUEUE, Runner, directory_of, read_record
+from pyhadal.grid_runs import REQUEUE, Runner, directory_of, read_record, requeue_on_usr1
 from pyhadal.refusal import Refusal
 
 _MOST_LIST_BYTES = 1 << 20
@@ -50,6 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     out = arguments.out
+    if not arguments.submit.strip():
+        requeue_on_usr1()
     layouts = read_layouts(arguments.layouts)
     grid = Grid([Cell(name, [name], arguments.configs, [*arguments.set, *settings], ranks) for name, ranks, settings, _ in layouts], [])
     for cell, answer in zip(grid.cells, ask_of(grid.cells, name=lambda cell: f'layout "{cell.name}"')):
@@ -62,7 +65,8 @@ def run(arguments: argparse.Namespace) -> None:
     runner = Runner(grid, out, accept_changes=arguments.accept_changes, judged=False)
     with locked(out or "."):
         runner.run()
-        _write_scaling(arguments, grid)
+        with runner.report():
+            _write_scaling(arguments, grid)
     if runner.stopped:
         sys.exit(REQUEUE)
     if runner.failed or runner.changed:
@@ -112,7 +116,9 @@ def _submission(out: str) -> str:
 
 def _is_finished(out: str, cell: Cell) -> bool:
     """Whether the run has ended by a limit of its config, and by the present number of steps if that was the one."""
-    record = read_record(directory_of(out, cell))
+    record = None
+    with contextlib.suppress(Refusal):
+        record = read_record(directory_of(out, cell))
     if record is None or not record.finish or record.finish.startswith(_STOPPED):
         return False
     return record.finish != "all steps done" or record.steps[-1]["step"] >= cell.steps
@@ -132,14 +138,20 @@ def _write_scaling(arguments: argparse.Namespace, grid: Grid) -> bool:
     """Of the layouts that have steps to show. Returns whether there are any."""
     from pyhadal.__main__ import main
 
-    directories = [directory for cell in grid.cells if read_record(directory := directory_of(arguments.out, cell)) is not None]
+    directories = []
+    for cell in grid.cells:
+        try:
+            if read_record(directory := directory_of(arguments.out, cell)) is not None:
+                directories.append(directory)
+        except Refusal as refusal:
+            tell(f"hadal sweep: the report leaves out {cell.name}: {refusal}", stream=sys.stderr)
     if not directories:
         return False
     costs = [f"--{name}={path}" for name in ("profile", "machine") if (path := getattr(arguments, name))]
     stem = os.path.join(arguments.out, "scaling")
     write_whole(f"{stem}.txt", program.run(["summary", *costs, "--", *directories]))
     main(["report", f"--out={stem}", *costs, "--", *directories])  # prints its own paths, or what is missing
-    print(f"{stem}.txt", flush=True)
+    tell(f"{stem}.txt")
     return True
 
 
@@ -148,10 +160,10 @@ def _report_only(arguments: argparse.Namespace, grid: Grid) -> None:
     out, reported = arguments.out, _write_scaling(arguments, grid)
     unfinished = [cell.name for cell in grid.cells if not _is_finished(out, cell)]
     if unfinished:
-        print(f"{len(unfinished)} of {len(grid.cells)} layouts have not finished: {', '.join(unfinished)}")
+        tell(f"{len(unfinished)} of {len(grid.cells)} layouts have not finished: {', '.join(unfinished)}")
         if os.path.exists(_submission(out)):
-            print("They are left to the job array that was submitted. After its end --submit submits them again; without "
-                  f"{_submission(out)} they are trained here.")
+            tell("They are left to the job array that was submitted. After its end --submit submits them again; without "
+                 f"{_submission(out)} they are trained here.")
     if not reported:
         raise Refusal(f"{out}/runs: no layout has a step to report yet")
 
@@ -160,7 +172,7 @@ def _submit(arguments: argparse.Namespace, lines: "list[int]") -> None:
     """sbatch, told which lines of the list are to run."""
     out = arguments.out
     if not lines:
-        print("every layout has run", flush=True)
+        tell("every layout has run")
         return
     with locked(out or "."):
         _check_ended(out)
@@ -169,15 +181,15 @@ def _submit(arguments: argparse.Namespace, lines: "list[int]") -> None:
         for text in arguments.set:
             words += ["--set", text]
         words += ["--accept-changes"] if arguments.accept_changes else []
-        print(" ".join(words), flush=True)
+        tell(" ".join(words))
         code, said = _run_to_end(words, {**os.environ, "HADAL_SWEEP": out})  # where sweep.sbatch puts its runs
-        print(said, end="", flush=True)
+        tell(said, end="")
         with contextlib.suppress(FileNotFoundError):
             os.unlink(_submission(out))
         if code:
             raise Refusal(f"the submission ended with code {code}", exit_code=1)
         replace_whole(_submission(out), said)
-        print("When the jobs have ended, the same command with --report-only writes the report.", flush=True)
+        tell("When the jobs have ended, the same command with --report-only writes the report.")
 
 
 def _run_to_end(words: "list[str]", environment: "dict[str, str] | None" = None) -> "tuple[int, str]":
