@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # `hadal supervise --elastic` on hosts that are made up: a host answers while up/HOST exists; all ranks run here. A job that loses a host
-# goes on at once with fewer, grows when it is back, and has the bits of an undisturbed run.
+# restarts at once on fewer, grows when it is back, and has the bits of an undisturbed run.
 # Usage: elastic_test.sh HADAL
 set -u
 hadal=${1:?usage: elastic_test.sh HADAL}
@@ -15,7 +15,7 @@ up() { rm -f up/*; for host in "$@"; do touch "up/h$host"; done; }
 supervise=("$hadal" supervise --elastic hosts --probe 'test -e up/{host}' --grow-every 100ms)
 nodes_in() { grep -q "starting on $1 host" out; }
 
-echo "a job loses a host, goes on with fewer, and grows"
+echo "a job loses a host, restarts on fewer, and grows"
 sed -i 's/micro_batches: 8/micro_batches: 8 sum_groups: 4/' small.textproto
 choose_launcher
 hostfile 1 2 3 4; up 1 2 3; endless

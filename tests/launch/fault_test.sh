@@ -75,7 +75,7 @@ restarted
 finish 0; until_ nobody_left launcher; identical launcher
 row "SIGKILL of mpirun, supervised" "left-over ranks are ended, the job starts again, same bits" "$restart"
 
-# A run without any checkpoint goes on from the copies in memory, which are gone when it has ended.
+# A run without any checkpoint resumes from the copies in memory, which are gone when it has ended.
 mkdir memory
 copies=(--set checkpoint.every_steps=0 --set checkpoint.memory_every_steps=5 --set checkpoint.memory_folder="\"$work/memory\"")
 endless; job "${mpi[@]}" 2 "${train[@]}" "${copies[@]}" --run-dir copied

@@ -66,7 +66,7 @@ wait $job; code=$?
 identical supervised
 echo "a host cut off, supervised: started again after $took s, same bits"
 
-# Elastic: it goes on without the host, and with it when it answers again. It answers if it refuses a connection.
+# Elastic: the job continues without the host, and with it when it answers again. It answers if it refuses a connection.
 sed -i 's/micro_batches: 4/micro_batches: 4 sum_groups: 2/' small.textproto; rm -rf unbroken
 printf '#!/bin/sh\ntimeout 2 bash -c "</dev/tcp/$1/9" 2>&1 | grep -q refused\n' > answers; chmod +x answers
 hostfile 1 2 3; endless
@@ -81,6 +81,6 @@ wait $job; code=$?
 [ $code -eq 0 ] || fail "elastic: exit code $code"
 says "going on with 3 host(s) (h1 h2 h3)"
 identical elastic
-echo "a host cut off, elastic: went on with two after $took s, then with three, same bits"
+echo "a host cut off, elastic: continued on two after $took s, then with three, same bits"
 
 finished
