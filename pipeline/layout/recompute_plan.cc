@@ -5,6 +5,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -242,29 +243,36 @@ std::vector<std::vector<Label>> Problem::Follow(double enough, bool& exact) cons
   return labels;
 }
 
-// With each size of the buffer for which some plan fits. Of those that cannot lower the cost of `best`, the best that
-// Cross finds, to `better` times itself, only the bound. If no plan fits, `least` becomes the fewest bytes of any.
-std::vector<Problem> FittingProblems(const RecomputeGraph& graph, int64_t limit_bytes, double better,
-                                     RecomputeChoice& best, int64_t& least) {
-  std::vector<Problem> problems;
-  Problem problem{&graph};
-  for (const int64_t buffer : graph.buffers) {
-    problem.buffer_bytes = buffer;
-    problem.limit_bytes = limit_bytes - buffer;
+// The problems with each size of the buffer for which some plan fits.
+struct FittingProblems {
+  const RecomputeGraph& graph;
+  const int64_t limit_bytes;
+  const double better;              // how often less a cost must be than the best to count
+  RecomputeChoice best = {.cost = kUnbounded};  // of Cross
+  int64_t least;                    // the fewest bytes of any plan; known if no plan fits
+  std::vector<Problem> problems = {};  // of ranges of sizes that cannot lower the best cost so far, only the bound
+  Problem problem = {&graph};
+
+  // Adds those with buffers [first, last]; a range is halved as long as its bound is less than the best cost.
+  void Add(size_t first, size_t last) {
+    problem.buffer_bytes = graph.buffers[last];
+    problem.limit_bytes = limit_bytes - graph.buffers[first];
     if (problem.price > 0) problem.Bound();  // that of the buffer before
     if (problem.lower_bound >= better * best.cost) {
       problems.push_back({.graph = &graph, .lower_bound = problem.lower_bound});
-      continue;
+    } else if (first < last) {
+      Add(first, (first + last) / 2);
+      Add((first + last) / 2 + 1, last);
+    } else {
+      problem.Rests(0, 1, problem.fewest);
+      least = std::min(least, problem.buffer_bytes + problem.fewest.front().bytes);
+      if (problem.fewest.front().bytes > problem.limit_bytes) return;
+      problem.FindPrice();
+      if (RecomputeChoice crossed = problem.Cross(); crossed.cost < best.cost) best = std::move(crossed);
+      problems.push_back(problem);
     }
-    problem.Rests(0, 1, problem.fewest);
-    least = std::min(least, buffer + problem.fewest.front().bytes);
-    if (problem.fewest.front().bytes > problem.limit_bytes) continue;
-    problem.FindPrice();
-    if (RecomputeChoice crossed = problem.Cross(); crossed.cost < best.cost) best = std::move(crossed);
-    problems.push_back(problem);
   }
-  return problems;
-}
+};
 
 // Of the last node's first label.
 std::vector<RecomputeRun> RunsOf(const RecomputeGraph& graph, const std::vector<std::vector<Label>>& labels) {
@@ -306,12 +314,11 @@ RecomputeGraph MakeRecomputeGraph(const ModelPlan& plan, const PipelineLayout& p
     }
   }
   graph.steps.emplace_back();
+  std::set<int64_t> buffers;
   for (const std::vector<RecomputeStep>& steps : graph.steps) {
-    for (const RecomputeStep& step : steps) {
-      if (std::ranges::count(graph.buffers, step.buffer_bytes) == 0) graph.buffers.push_back(step.buffer_bytes);
-    }
+    for (const RecomputeStep& step : steps) buffers.insert(step.buffer_bytes);
   }
-  std::ranges::sort(graph.buffers);
+  graph.buffers.assign(buffers.begin(), buffers.end());
   return graph;
 }
 
@@ -322,18 +329,18 @@ RecomputeChoice ChooseRecompute(const RecomputeGraph& graph, int64_t limit_bytes
   if (graph.sublayers.empty()) return choice;
   choice.runs = {{.first = graph.sublayers.front()}};
   if (choice.bytes <= limit_bytes) return choice;
-  int64_t least = choice.bytes;
   // Of many segments, a plan that is hardly better is not looked for.
   const double better = std::ssize(graph.sublayers) > kExactSegments ? 1 / 1.01 : 1;
-  RecomputeChoice crossed{.cost = kUnbounded};
-  std::vector<Problem> problems = FittingProblems(graph, limit_bytes, better, crossed, least);
-  if (problems.empty()) {
-    if (least < choice.bytes) choice = ChooseRecompute(graph, least);
+  FittingProblems fitting{.graph = graph, .limit_bytes = limit_bytes, .better = better, .least = choice.bytes};
+  fitting.Add(0, graph.buffers.size() - 1);
+  if (fitting.problems.empty()) {
+    if (fitting.least < choice.bytes) choice = ChooseRecompute(graph, fitting.least);
     choice.lower_bound = kUnbounded;
     return choice;
   }
+  std::vector<Problem>& problems = fitting.problems;
   std::ranges::sort(problems, {}, &Problem::lower_bound);
-  choice = std::move(crossed);
+  choice = std::move(fitting.best);
   choice.lower_bound = kUnbounded;
   for (const Problem& problem : problems) {
     const double enough = better * choice.cost;

@@ -41,8 +41,9 @@ bool IsStep(const OrderedJson& line) {
 
 // What an earlier attempt has left at the path of the metrics.
 struct Earlier {
-  int64_t bytes = 0;  // the length of the part that remains valid
-  bool ours = true;   // it has a line of hadal's, or none at all
+  int64_t bytes = 0;      // the length of the part that remains valid
+  bool ours = true;       // it has a line of hadal's, or none at all
+  int64_t last_step = 0;  // of that part; 0: none
 };
 
 // For a run that continues at `first_step`. Searched from the end: steps ascend, so everything before a step that
@@ -60,7 +61,7 @@ absl::StatusOr<Earlier> LookAtEarlier(const std::string& path, int64_t first_ste
     if (!lines.complete() || !StillHolds(line, first_step)) {
       bytes = lines.begin();
     } else if (IsStep(line)) {
-      return Earlier{.bytes = bytes};
+      return Earlier{.bytes = bytes, .last_step = line["step"].get<int64_t>()};
     }
   }
 }
@@ -79,10 +80,10 @@ absl::Status CopyBeginning(const std::string& path, int64_t bytes, const FileDes
   return SyncFile(to, to_path);
 }
 
-// Copies the part of `path` that remains valid to `own_path`, and returns that file, open for appending. `ours`:
-// whether what is at `path`, if anything, is hadal's.
+// Copies the part of `path` that remains valid to `own_path`, and returns that file, open for appending. `earlier`: what
+// is at `path`.
 absl::StatusOr<FileDescriptor> CopyEarlierSteps(const std::string& path, int64_t first_step,
-                                                const std::string& own_path, bool& ours) {
+                                                const std::string& own_path, Earlier& earlier) {
   std::error_code error;
   const std::filesystem::file_status found = std::filesystem::symlink_status(path, error);
   const bool exists = found.type() != std::filesystem::file_type::not_found;
@@ -92,9 +93,8 @@ absl::StatusOr<FileDescriptor> CopyEarlierSteps(const std::string& path, int64_t
   HADAL_RETURN_IF_ERROR(RemoveTree(own_path));
   HADAL_ASSIGN_OR_RETURN(FileDescriptor own, OpenForAppending(own_path));
   if (!exists) return own;
-  HADAL_ASSIGN_OR_RETURN(const Earlier earlier, LookAtEarlier(path, first_step));
-  ours = earlier.ours;
-  HADAL_RETURN_IF_ERROR(CopyBeginning(path, ours ? earlier.bytes : 0, own, own_path));
+  HADAL_ASSIGN_OR_RETURN(earlier, LookAtEarlier(path, first_step));
+  HADAL_RETURN_IF_ERROR(CopyBeginning(path, earlier.ours ? earlier.bytes : 0, own, own_path));
   return own;
 }
 
@@ -134,18 +134,25 @@ bool IsDepthStep(int64_t step, int64_t every) {
 absl::StatusOr<std::unique_ptr<MetricsJsonl>> MetricsJsonl::Open(const Options& options) {
   const std::string own_path = absl::StrCat(options.path, ".", options.attempt);
   const std::string aside = absl::StrCat(options.path, kReplacedInfix, options.attempt);
-  bool ours = true;
-  absl::StatusOr<FileDescriptor> file = CopyEarlierSteps(options.path, options.first_step, own_path, ours);
+  Earlier earlier;
+  absl::StatusOr<FileDescriptor> file = CopyEarlierSteps(options.path, options.first_step, own_path, earlier);
   absl::Status status = WithPath(file.status(), own_path, options.path);
   if (status.ok() && options.may_write) status = options.may_write();
-  if (status.ok() && !ours) status = RenamePath(options.path, aside);
+  if (status.ok() && !earlier.ours) status = RenamePath(options.path, aside);
   if (status.ok()) status = RenamePath(own_path, options.path);
   if (!status.ok()) {
     RemoveTree(own_path).IgnoreError();
     return status;
   }
   auto sink = std::unique_ptr<MetricsJsonl>(new MetricsJsonl(options, *std::move(file)));
-  if (!ours) sink->Warn(absl::StrCat(options.path, " had no line of hadal's; it is now ", aside));
+  if (!earlier.ours) sink->Warn(absl::StrCat(options.path, " had no line of hadal's; it is now ", aside));
+  if (earlier.last_step > 0 && earlier.last_step + 1 < options.first_step) {
+    const std::string text =
+        absl::StrCat(options.path, " has no lines of the steps ", earlier.last_step + 1, " to ", options.first_step - 1,
+                     ": an earlier attempt ended before it could write them");
+    sink->OnText(options.first_step - 1, TextKind::kWarning, text);
+    sink->Warn(text);
+  }
   return sink;
 }
 

@@ -4,7 +4,6 @@
 #include <limits>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <queue>
 #include <tuple>
@@ -39,6 +38,13 @@ std::string InWords(const LayoutPrediction& layout) {
                       pipeline.recompute_every == 0 ? "off"
                       : !pipeline.recompute.empty() ? "in part"
                                                     : absl::StrCat("every ", pipeline.recompute_every));
+}
+
+// The most that another cut is taken to gain: for hundreds of layouts of 2,500 sublayers it was at most twice what the
+// busiest stage works more than the mean.
+double MostGain(const LayoutPrediction& even) {
+  constexpr double kTimes = 2, kLeast = 0.01;  // kLeast: share of the step
+  return kTimes * (std::ranges::max(even.busy_seconds) - even.parts.compute) + kLeast * even.step_seconds;
 }
 
 class Search {
@@ -222,11 +228,7 @@ absl::Status Search::Refine(Entry& entry) {
                          PredictLayout(model_, layout.batch, *pipeline, layout_machine_, PredictionDetail::kStep));
   entry.known = even ? Known::kEven : Known::kExact;
   entry.seconds = exact.step_seconds;
-  if (even) {  // another cut gains at most what the busiest stage works more than the mean without recomputation
-    const auto& repeated = exact.recompute_seconds;
-    const double mean = std::accumulate(repeated.begin(), repeated.end(), 0.0) / static_cast<double>(repeated.size());
-    entry.seconds -= std::ranges::max(exact.busy_seconds) - (exact.parts.compute - mean);
-  }
+  if (even) entry.seconds -= MostGain(exact);
   return absl::OkStatus();
 }
 

@@ -4,10 +4,11 @@
 // How: best-first search. A candidate's first lower bound is its share of the work; when it reaches the head of the
 // queue, it gets the bound of its stages as they would be cut (layout_bounds.h). When it reaches the head again, the
 // stages of one replica are laid out (layout_bounds.h), and if all fit it is replayed (layout_prediction.h). If it
-// recomputes, another cut is taken to save at most what its busiest stage works more than the mean; at the head again
-// it gets that cut (memory_fit.h). At the head once more, now with the smallest time of all, it gets `hadal plan`'s
-// report (plan_report.h), for which all ranks are laid out; if they fit, it is listed. So most candidates are never
-// laid out, yet the result is the same as trying them all (tests compare), and its bytes are those of `hadal plan`.
+// recomputes, another cut is taken to gain at most 1% and twice what its busiest stage works more than the mean; at the
+// head again it gets that cut (memory_fit.h). At the head once more, now with the smallest time of all, it gets `hadal
+// plan`'s report (plan_report.h), for which all ranks are laid out; if they fit, it is listed. So most candidates are
+// never laid out, yet but for that the result is the same as trying them all (tests compare), and its bytes are those
+// of `hadal plan`.
 // Threads: pure. Time: some ten seconds for 512 devices and 2,500 sublayers; several times that if nothing fits.
 #pragma once
 

@@ -258,6 +258,21 @@ TEST_F(MetricsJsonlTest, ResumingKeepsTheValidationOfItsOwnStepAndNoLineCutShort
   EXPECT_THAT(Steps("step"), ElementsAre(1, 2)) << "a new run";
 }
 
+// The earlier attempt ended while its disk was full, and this one resumes from a copy in memory.
+TEST_F(MetricsJsonlTest, AGapIsNamedUntilItsStepsComeAgain) {
+  Run(1, 3);
+  Run(6, 8);
+  EXPECT_THAT(Steps("step"), ElementsAre(1, 2, 6, 7));
+  EXPECT_THAT(Steps("warning"), ElementsAre(5));
+  EXPECT_THAT(Lines().at(3), HasSubstr(path_ + " has no lines of the steps 3 to 5: "));
+  Run(5, 6);
+  EXPECT_THAT(Lines().back(), HasSubstr(R"("step":5,)"));
+  EXPECT_THAT(Lines().at(3), HasSubstr(" has no lines of the steps 3 to 4: "));
+  Run(3, 4);
+  EXPECT_THAT(Steps("step"), ElementsAre(1, 2, 3));
+  EXPECT_THAT(Steps("warning"), ElementsAre());
+}
+
 // A stopped job that wakes up after another has resumed its run.
 TEST_F(MetricsJsonlTest, WhatAnEarlierAttemptStillWritesGoesNowhere) {
   Run(1, 4);
