@@ -7,7 +7,8 @@ random steps, must end with the bits of an undisturbed one.
 An event is drawn from the seed: a host is killed (all its processes, its memory lost; it is away until an event `returned`), its ranks
 are stopped and continued, its cable is pulled and plugged in again, the run's disk or a host's memory folder is full for a while. One
 host always stays. At the end each step of metrics.jsonl is there once, with the loss, the tokens and the place in the data of the
-undisturbed run, but for those that a warning there names (a host was lost while the disk was full); so are the weights. Lost seconds of an event: to the first new step after it, less the median step's.
+undisturbed run, but for those that a warning there names (a host was lost while the disk was full); so are the weights.
+Lost seconds of an event: to the first new step after it, less the median step's.
 Needs root, iproute2, util-linux and Open MPI."""
 import argparse
 import collections
@@ -246,7 +247,8 @@ def verdict(lab: Lab, hadal: str, arguments: argparse.Namespace, code: int, even
     for kind, lost in sorted(by_kind.items(), key=lambda row: (row[0] == "all", row[0])):
         print(f"| {kind} | {len(lost)} | {statistics.mean(lost):.1f} | {statistics.median(lost):.1f} | {max(lost):.1f} |")
     starts = lines_of(work / "run/incarnations.jsonl")
-    print(f"\n{len(named)} steps without a line in metrics.jsonl; median step {1000 * step_seconds:.0f} ms; {len(starts)} starts; of those that lost something, in the mean:")
+    print(f"\n{len(named)} steps without a line in metrics.jsonl; median step {1000 * step_seconds:.0f} ms; {len(starts)} starts; of those")
+    print("that lost something, in the mean:")
     for field in ("detection_seconds", "restart_seconds", "repeated_steps"):
         print(f"  {field} {statistics.mean([start[field] for start in starts if start.get(field, 0) > 0] or [0]):.1f}")
     print("\n".join(f"FAILED: {fault}" for fault in faults) or "the weights, the losses and the data are the undisturbed run's")

@@ -80,8 +80,8 @@ absl::Status CopyBeginning(const std::string& path, int64_t bytes, const FileDes
   return SyncFile(to, to_path);
 }
 
-// Copies the part of `path` that remains valid to `own_path`, and returns that file, open for appending. `earlier`: what
-// is at `path`.
+// Copies the part of `path` that remains valid to `own_path`, and returns that file, open for appending.
+// `earlier`: what is at `path`.
 absl::StatusOr<FileDescriptor> CopyEarlierSteps(const std::string& path, int64_t first_step,
                                                 const std::string& own_path, Earlier& earlier) {
   std::error_code error;
