@@ -17,6 +17,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "launch/job_report.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "runtime/files.h"
 #include "runtime/machine.h"
@@ -32,6 +33,7 @@ constexpr char kSlurm[] = "slurm";
 constexpr char kSshProbe[] = "ssh -o BatchMode=yes -o ConnectTimeout=5 {host} true";
 constexpr char kSlurmProbe[] =
     "scontrol show node {host} | grep -Eq 'State=(ALLOCATED|MIXED|IDLE)[+ ]' && srun --overlap -w {host} -N1 -n1 true";
+constexpr int kMostSlots = 1'000'000;
 constexpr absl::Duration kProbeLimit = absl::Seconds(10);
 constexpr double kFaster = 0.99;  // a step on more hosts / the present one, at most
 
@@ -41,7 +43,16 @@ std::string Names(const Hosts& hosts, const char* separator) {
 
 bool IsHere(const std::string& host) {
   const std::string here = HostName();
-  return host == "localhost" || host.substr(0, host.find('.')) == here.substr(0, here.find('.'));
+  return host == "localhost" ||
+         absl::EqualsIgnoreCase(host.substr(0, host.find('.')), here.substr(0, here.find('.')));
+}
+
+// Whether the names are the same but for a user, upper case and a domain: user@H1 and h1.example.
+bool IsSame(absl::string_view a, absl::string_view b) {
+  a.remove_prefix(a.find('@') + 1);
+  b.remove_prefix(b.find('@') + 1);
+  return absl::StartsWithIgnoreCase(absl::StrCat(a, "."), absl::StrCat(b, ".")) ||
+         absl::StartsWithIgnoreCase(absl::StrCat(b, "."), absl::StrCat(a, "."));
 }
 
 // The nodes of this Slurm job, as a hostfile. Of uneven tasks, "2(x3),1", slots= is no number.
@@ -70,7 +81,8 @@ absl::StatusOr<Hosts> ReadHosts(const std::string& path) {
     for (absl::string_view word : words) {
       if (absl::ConsumePrefix(&word, "slots=") && !absl::SimpleAtoi(word, &host.slots)) host.slots = 0;
     }
-    if (host.slots < 1 || std::ranges::find(hosts, host.name, &ElasticHost::name) != hosts.end()) {
+    const auto same = [&](const ElasticHost& other) { return IsSame(host.name, other.name); };
+    if (host.slots < 1 || host.slots > kMostSlots || std::ranges::any_of(hosts, same)) {
       return absl::InvalidArgumentError(absl::StrCat(path, ": \"", line, "\": each host is named once, with slots=N, ",
                                                      path == kSlurm ? "as --ntasks-per-node gives it" : "its ranks"));
     }
@@ -102,15 +114,10 @@ struct Trained {
 
 // What RUN/metrics.jsonl says of its last start; nullopt if it was not written after `before`.
 std::optional<Trained> ReadTrained(const std::string& run_directory, absl::Time before) {
-  constexpr int64_t kMostBytes = int64_t{1} << 26;  // the steps of one start are rarely more
-  const std::string path = JoinPath(run_directory, kMetricsName);
-  const absl::Time last_at = WrittenAt(path);
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  file.seekg(std::max<int64_t>(0, file.tellg() - kMostBytes));
-  std::string text(std::istreambuf_iterator<char>(file), {});
+  const absl::Time last_at = WrittenAt(JoinPath(run_directory, kMetricsName));
+  const std::string text = MetricsOfLastStart(run_directory);
   const nlohmann::json run = LastEvent(text, "run");
   if (last_at <= before || !run.is_object()) return std::nullopt;
-  text.erase(0, text.rfind(R"({"event":"run",)"));
   const nlohmann::json step = LastEvent(text, "step");
   Trained trained{.first_step = run.value("first_step", int64_t{1}), .first_at = last_at, .last_at = last_at};
   trained.last_step = step.is_object() ? step.value("step", int64_t{0}) : trained.first_step - 1;

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -15,6 +18,7 @@
 #include "launch/exit_code.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "runtime/files.h"
+#include "runtime/run_directory.h"
 
 namespace hadal {
 namespace {
@@ -33,13 +37,24 @@ class Reporter : public MetricsSink {
   void OnStart(const RunInfo& run) override {
     std::error_code error;
     const std::string path = std::filesystem::absolute(run.run_directory, error).string();
+    if (run.from_copy) Report(absl::StrCat("copied ", run.first_step - 1));
     Report(absl::StrCat("start ", run.first_step - 1, " ", path));
   }
-  void OnCheckpoint(const CheckpointMetrics& metrics) override { Report(absl::StrCat("saved ", metrics.step)); }
+  void OnCheckpoint(const CheckpointMetrics& metrics) override {
+    Report(absl::StrCat(metrics.in_memory ? "copied " : "saved ", metrics.step));
+  }
 };
 
 int64_t LatestStep(const std::string& run_directory) {
   return ReadCheckpointPointer(run_directory, CheckpointPointer::kLatest).value_or(-1);
+}
+
+// The last copy in memory of the run's last start; -1: none.
+int64_t CopiedStep(const std::string& run_directory) {
+  constexpr std::string_view kCopy = R"({"event":"copy","step":)";
+  const std::string text = MetricsOfLastStart(run_directory);
+  const size_t at = text.rfind(kCopy);
+  return at == std::string::npos ? -1 : std::strtoll(text.c_str() + at + kCopy.size(), nullptr, 10);
 }
 
 void ParseLine(const std::string& line, JobReport& report) {
@@ -47,10 +62,11 @@ void ParseLine(const std::string& line, JobReport& report) {
   int64_t number = 0;
   if (words.size() < 2 || !absl::SimpleAtoi(words[1], &number)) return;
   if (words[0] == "saved") report.saved = std::max(report.saved, number);
+  if (words[0] == "copied") report.copied = std::max(report.copied, number);
   if (words[0] == "start" && words.size() == 3) {
     if (report.start < 0) report.start = number;
     report.run_directory = words[2];
-    report.saved = std::max(report.saved, number);
+    if (number != report.copied) report.saved = std::max(report.saved, number);
     report.ended = report.saved_at_end = false;
     report.failure = 0;
   }
@@ -76,22 +92,38 @@ JobReport ParseJobReport(const std::string& text) {
   return report;
 }
 
+std::string MetricsOfLastStart(const std::string& run_directory) {
+  constexpr int64_t kMostBytes = int64_t{1} << 26;  // the steps of one start are rarely more
+  std::ifstream file(JoinPath(run_directory, kMetricsName), std::ios::binary | std::ios::ate);
+  file.seekg(std::max<int64_t>(0, file.tellg() - kMostBytes));
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  const size_t start = text.rfind(R"({"event":"run",)");
+  return start == std::string::npos ? "" : text.substr(start);
+}
+
 FurthestStep::FurthestStep(std::string run_directory)
-    : run_directory_(std::move(run_directory)), step_(LatestStep(run_directory_)) {}
+    : run_directory_(std::move(run_directory)), saved_(LatestStep(run_directory_)), step_(saved_) {}
 
 bool FurthestStep::Advance(const JobReport& report) {
   const bool reports = report.start >= 0;
   if (reports && !reported_) step_ = report.start;
   reported_ = reported_ || reports;
   if (reports) run_directory_ = report.run_directory;
-  const int64_t saved = reported_ ? report.saved : LatestStep(run_directory_);
-  const bool advanced = saved > step_;
-  step_ = std::max(step_, saved);
+  const int64_t latest = LatestStep(run_directory_);
+  if (report.saved >= 0 || latest >= 0) saved_ = report.saved >= 0 ? report.saved : latest;
+  copied_ = std::max(report.copied, reports ? -1 : std::max(copied_, CopiedStep(run_directory_)));
+  const int64_t furthest = std::max(saved_, copied_);
+  const bool advanced = furthest > step_;
+  step_ = std::max(step_, furthest);
   return advanced;
 }
 
 std::string FurthestStep::Describe() const {
-  return step_ <= 0 ? "the beginning" : absl::StrCat("step ", step_, " of ", run_directory_);
+  std::string text = saved_ > 0    ? absl::StrCat("step ", saved_, " of ", run_directory_)
+                     : saved_ == 0 ? "the beginning"
+                                   : "its newest checkpoint or the beginning";
+  if (copied_ > saved_) absl::StrAppend(&text, " (step ", copied_, " if the hosts still have that copy in memory)");
+  return text;
 }
 
 }  // namespace hadal

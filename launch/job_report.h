@@ -2,7 +2,9 @@
 // HADAL_SUPERVISOR_REPORT names:
 //
 //   start 40 /home/u/runs/first    rank 0 starts (step 0) or resumes in this run directory, after step 40
-//   saved 60                       rank 0 has committed the checkpoint of step 60, or a copy in its hosts' memory
+//   saved 60                       rank 0 has committed the checkpoint of step 60
+//   copied 70                      a copy of step 70 is in the memory of the hosts; before `start 70 …`: rank 0 resumes from
+//                                  that copy
 //   end 85                         a rank ends with exit code 85
 //
 // The supervisor creates the file for each start of the job, and reads it when the job has ended. mpirun and job
@@ -31,7 +33,8 @@ void ReportEnd(int exit_code);
 struct JobReport {
   std::string run_directory;  // of the last start line, as rank 0's absolute path; empty: none
   int64_t start = -1;         // the step of the first start line; -1: none
-  int64_t saved = -1;         // the largest step of the saved lines and start lines; -1: none
+  int64_t saved = -1;         // the largest step of the saved lines, and of the start lines not from a copy; -1: none
+  int64_t copied = -1;        // the largest step of the copied lines; -1: none
   // The following fields consider only the end lines after the last start line.
   bool ended = false;         // there is an end line
   bool saved_at_end = false;  // an end line has exit code 85
@@ -42,22 +45,29 @@ struct JobReport {
 // Parses the contents of the file. Ignores malformed and incomplete lines.
 JobReport ParseJobReport(const std::string& text);
 
-// The furthest step that is saved, over all starts of the job by one supervisor.
+// Returns the lines of RUN/metrics.jsonl from its last start on, out of the last 64 MB of the file; "": none.
+std::string MetricsOfLastStart(const std::string& run_directory);
+
+// What is saved, over all starts of the job by one supervisor: checkpoints, and copies in memory, which may be lost with
+// their hosts.
 class FurthestStep {
  public:
-  // `run_directory`: as long as no start has reported a start line, the step of its checkpoints/latest counts.
+  // `run_directory`: the run's until a start has reported another. Of a start that has reported nothing (its rank 0 is on
+  // another host, or did not begin), RUN/checkpoints/latest and metrics.jsonl count.
   explicit FurthestStep(std::string run_directory);
 
-  // Must be called at the end of each start of the job, with its report. Returns whether that start has saved a step
-  // beyond all earlier ones. Counts from the step at which the first start with a report resumed, so checkpoints that
-  // --resume CHECKPOINT has set aside do not count.
+  // Must be called at the end of each start of the job, with its report. Returns whether that start has saved or copied a
+  // step beyond all earlier ones. Counts from the step at which the first start with a report resumed, so checkpoints
+  // that --resume CHECKPOINT has set aside do not count.
   bool Advance(const JobReport& report);
-  // Returns "step 60 of runs/first" or "the beginning".
+  // Returns where the next start resumes: "step 60 of runs/first", "the beginning", or, if no checkpoint is known, both;
+  // behind it the step of a later copy in memory.
   std::string Describe() const;
 
  private:
   std::string run_directory_;
-  int64_t step_;
+  int64_t saved_, copied_ = -1;  // the newest checkpoint and copy; -1: none known
+  int64_t step_;                 // the furthest that was ever saved or copied
   bool reported_ = false;
 };
 

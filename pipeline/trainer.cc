@@ -371,6 +371,7 @@ absl::StatusOr<std::optional<StopReason>> Trainer::AfterStep(StepVote vote, bool
 void Trainer::Announce() {
   RunInfo run = DescribeRun(options_, plan_, pipeline_, surroundings_.stream.threads(), progress_.step + 1);
   run.attempt = checkpoints_->attempt();
+  run.from_copy = checkpoints_->loaded_copy();
   surroundings_.sink.OnStart(run);
   std::vector<std::string> left_out = {
       DescribeLeftOut("training", order_.too_long(), surroundings_.train.size(), options_)};

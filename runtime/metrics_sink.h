@@ -46,6 +46,7 @@ struct RunInfo {
   int32_t recompute_every = 0;  // sublayers between kept inputs (recomputation), as used; 0: no recomputation
   std::string layout;           // other settings that decide a step's time, for readers: schedule, chunks per rank …
   int64_t first_step = 1;       // the next step to run
+  bool from_copy = false;       // the step before it comes from copies in memory
   int64_t total_steps = 0;      // 0: no limit on steps
 };
 

@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/checkpoint/checkpoint_manifest.h"
 #include "pipeline/checkpoint/run_owner.h"
@@ -31,6 +32,7 @@ namespace {
 
 constexpr std::string_view kWhat = "copies in memory";
 constexpr int64_t kMessageBytes = int64_t{256} << 20;
+constexpr int64_t kMaxAttemptBytes = 4096;
 
 }  // namespace
 
@@ -66,8 +68,16 @@ absl::Status MemoryCopies::MakePlace() const {
 }
 
 std::vector<CheckpointEntry> MemoryCopies::Copies() const {
-  if (attempt_.empty() || !MakePlace().ok() || !CheckOwner(place_, attempt_).ok()) return {};
+  if (attempt_.empty() || !MakePlace().ok()) return {};
+  const std::string text = ReadFile(AttemptPath(), kMaxAttemptBytes).value_or("");
+  const std::vector<std::string> attempts = absl::StrSplit(text, '\n');
+  if (!std::ranges::count(attempts, attempt_)) return {};
   return ListCheckpoints(place_).value_or(std::vector<CheckpointEntry>());
+}
+
+void MemoryCopies::Announce(const std::string& attempt) const {
+  if (!leads() || Copies().empty()) return;
+  ReplaceFile(AttemptPath(), absl::StrCat(attempt_, "\n", attempt), attempt).IgnoreError();
 }
 
 absl::Status MemoryCopies::Claim(const std::string& attempt, int64_t step) {
@@ -84,7 +94,7 @@ absl::Status MemoryCopies::Claim(const std::string& attempt, int64_t step) {
 }
 
 absl::Status MemoryCopies::WriteAttempt() const {
-  return ReplaceFile(JoinPath(CheckpointsDirectory(place_), kAttemptName), attempt_, attempt_);
+  return ReplaceFile(AttemptPath(), attempt_, attempt_);
 }
 
 void MemoryCopies::Remove() {

@@ -1,15 +1,18 @@
 // Copies of the state in the memory of hosts, which here are folders: what a run resumes from after it has lost hosts,
 // files or room. The ranks are threads.
 #include <algorithm>
+#include <atomic>
 #include <optional>
 
 #include "gmock/gmock.h"
 #include "pipeline/checkpoint/memory_copies.h"
+#include "pipeline/checkpoint/run_owner.h"
 #include "pipeline/trainer.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tests/integration/small_trainer.h"
+#include "tests/support/counting_communicator.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/support/temporary_directory.h"
 
@@ -38,6 +41,22 @@ class Listener final : public MetricsSink {
   std::vector<std::string> warnings;
 };
 
+// Ends all ranks as soon as an attempt has claimed the run directory.
+class EndsAtClaim final : public CountingCommunicator {
+ public:
+  EndsAtClaim(Communicator& of, std::string run)
+      : CountingCommunicator(of, 0, 0, sent_), run_(std::move(run)), before_(Owner()) {}
+  absl::StatusOr<CommRequest> Send(const void* data, int64_t bytes, int peer, int tag) override {
+    if (rank() == 0 && Owner() != before_) Abort(1);
+    return CountingCommunicator::Send(data, bytes, peer, tag);
+  }
+
+ private:
+  std::string Owner() const { return ReadOwner(run_).value_or(std::nullopt).value_or(RunOwner()).attempt; }
+  std::atomic<int64_t> sent_ = 0;
+  const std::string run_, before_;
+};
+
 using Hosts = std::vector<std::string>;  // [ranks]
 
 class MemoryCopies : public ::testing::Test {
@@ -58,7 +77,9 @@ class MemoryCopies : public ::testing::Test {
   Listener Train(const Hosts& hosts, const std::function<bool(const Listener&, int64_t step)>& ends) {
     Listener listener;
     InProcessWorld world(static_cast<int>(hosts.size()));
-    const absl::Status status = world.Run([&](Communicator& communicator) {
+    const absl::Status status = world.Run([&](Communicator& of_rank) {
+      EndsAtClaim ends_at_claim(of_rank, options_.run_directory);
+      Communicator& communicator = ends_at_claim_ ? ends_at_claim : of_rank;
       TrainOptions options = options_;
       options.pipeline.replicas = hosts.size() > 2 ? 2 : 1;
       options.checkpoint.memory_folder = Root() + "/" + hosts[communicator.rank()];
@@ -116,6 +137,7 @@ class MemoryCopies : public ::testing::Test {
   TrainOptions options_;
   Corpus corpus_ = SmallCorpus();
   Listener killed_, unbroken_;
+  bool ends_at_claim_ = false;
 };
 
 TEST_F(MemoryCopies, ARunResumesWithTheSameBitsOnTheHostsThatAreLeft) {
@@ -136,6 +158,19 @@ TEST_F(MemoryCopies, ARunResumesWithTheSameBitsOnTheHostsThatAreLeft) {
   PutBack();
   EXPECT_EQ(Resume({"c", "c"}).first_step, 1) << "a's files are on a and b only";
   EXPECT_EQ(Resume(kHosts).first_step, 1) << "copies of a history that another start has left";
+}
+
+TEST_F(MemoryCopies, AStartThatEndsBetweenItsTwoClaimsLosesTheCopiesOnlyOfHostsThatItLacked) {
+  TrainToTwoCopies();
+  ends_at_claim_ = true;
+  EXPECT_THAT(Resume(kHosts).losses, IsEmpty());  // each host has the whole state then
+  EXPECT_THAT(Resume({"a", "b"}).losses, IsEmpty());
+  ends_at_claim_ = false;
+  std::filesystem::copy(Root(), directory_ / "ended", std::filesystem::copy_options::recursive);
+  EXPECT_EQ(Resume({"b", "b"}).first_step, killed_.copies.back() + 1);
+  std::filesystem::remove_all(Root());
+  std::filesystem::rename(directory_ / "ended", Root());
+  EXPECT_EQ(Resume({"c", "c"}).first_step, 1) << "the last start was without it";
 }
 
 TEST_F(MemoryCopies, ADamagedFileIsTakenFromTheOtherHostOrTheOlderCopyCounts) {

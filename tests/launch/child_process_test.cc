@@ -1,9 +1,14 @@
 #include "launch/child_process.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -90,6 +95,20 @@ TEST_F(ChildProcessTest, EndsWithItsOwner) {
     EXPECT_EQ(kill(pid, 0), 0);
   }
   EXPECT_NE(kill(pid, 0), 0);
+}
+
+// The supervisor is a subreaper: what a probe leaves behind becomes its child.
+TEST_F(ChildProcessTest, LeavesNoZombieOfItsGroup) {
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  ASSERT_EQ(mkfifo(log_.c_str(), 0600), 0);
+  const FileDescriptor output(open(log_.c_str(), O_RDWR | O_CLOEXEC));
+  {
+    auto child = Start("sleep 1000 & echo up; wait");
+    char up[3];
+    ASSERT_EQ(read(output.get(), up, sizeof(up)), 3);
+  }
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "there are children";
+  prctl(PR_SET_CHILD_SUBREAPER, 0);
 }
 
 TEST_F(ChildProcessTest, WhatCannotBeRunEndsWithUsageAndALogWithNoPlaceIsAnError) {

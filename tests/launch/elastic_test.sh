@@ -64,12 +64,15 @@ job 'rm up/h3 2> /dev/null || touch up/h3; exit 137'; up 1 2 3; expect 6 "${supe
 [ "$(wc -l < starts)" -eq 6 ] || fail "hosts that come and go: $(cat starts)"
 
 echo "too few hosts are waited for"
-job "$ends"; up 1; : > out
+job '[ $(wc -l < starts) -gt 1 ] || { rm up/h2; exit 137; }; '"$ends"; up 1 2 3; : > out
 "${supervise[@]}" --back-off 0 -- bash job {hosts} {ranks} train small.textproto --set batch.sum_groups=6 {layout} > out 2>&1 & job=$!
 until_ grep -q "probing the hosts again in 1s" out
-says "too few hosts answer (h1): "; says "batch.sum_groups"
+says "too few hosts answer (h1 h3): "; says "batch.sum_groups"; says "the job crashed (exit code 137)"
 up 1 2 3; wait $job; code=$?
-[ $code -eq 0 ] && [ "$(cat starts)" = "h1,h2,h3" ] || fail "exit code $code, starts on $(cat starts)"
+[ $code -eq 0 ] && [ "$(uniq starts)" = "h1,h2,h3" ] || fail "exit code $code, starts on $(cat starts)"
+
+echo "the ranks of a host share its memory"
+echo h1 slots=1000000 > hosts; expect 1 "${supervise[@]}" "${made_up[@]}" --set model.d_model=512; says "fits 1000000 device(s) of 0.00 GiB"
 
 echo "this host needs no probe"
 printf '%s slots=1\n' localhost "$(hostname | cut -d. -f1).example" > hosts; job "$ends"
@@ -86,6 +89,8 @@ printf '#!/bin/sh\n[ $# -lt 3 ] || echo "$3"\n' > scontrol; chmod +x scontrol
 slurm=(env PATH="$PWD:$PATH" "$hadal" supervise --elastic slurm "${made_up[@]}")
 SLURM_JOB_NODELIST= expect 2 "${slurm[@]}"; says "this is no Slurm job"
 SLURM_JOB_NODELIST=n SLURM_TASKS_PER_NODE='2(x3),1' expect 2 "${slurm[@]}"; says "slots=2(x3),1.*as --ntasks-per-node gives it"
-hostfile 1 1; expect 2 "${supervise[@]}" "${made_up[@]}"; says "h1 slots=1.: each host is named once"
+for same in h1 H1 user@h1 h1.example; do
+  printf '%s slots=1\n' h1 h2 $same > hosts; expect 2 "${supervise[@]}" "${made_up[@]}"; says "$same slots=1.: each host is named once"
+done
 
 finished

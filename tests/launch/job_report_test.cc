@@ -26,8 +26,21 @@ TEST(JobReport, IsWhatRankZeroWrites) {
   const JobReport report = ParseJobReport(Contents(directory / "report"));
   EXPECT_EQ(report.run_directory, (std::filesystem::current_path() / "a run").string());
   EXPECT_EQ(report.start, 40);
-  EXPECT_EQ(report.saved, 70);
+  EXPECT_EQ(report.saved, 60);
+  EXPECT_EQ(report.copied, 70);
   EXPECT_TRUE(report.ended && report.saved_at_end);
+}
+
+TEST(JobReport, AStartFromACopyInMemoryIsNotSaved) {
+  const TemporaryDirectory directory;
+  SetContents(directory / "report", "");
+  setenv(kReportVariable, (directory / "report").c_str(), 1);
+  MakeJobReport()->OnStart({.run_directory = "r", .first_step = 71, .from_copy = true});
+  unsetenv(kReportVariable);
+  const JobReport report = ParseJobReport(Contents(directory / "report"));
+  EXPECT_EQ(report.start, 70);
+  EXPECT_EQ(report.saved, -1);
+  EXPECT_EQ(report.copied, 70);
 }
 
 TEST(JobReport, WithoutASupervisorsFileNothingIsWritten) {
@@ -66,7 +79,7 @@ TEST(JobReport, IgnoresWhatItCannotRead) {
 
 TEST(FurthestStep, OnlyAStepBeyondAllEarlierStartsIsProgress) {
   FurthestStep furthest("none");
-  EXPECT_EQ(furthest.Describe(), "the beginning");
+  EXPECT_EQ(furthest.Describe(), "its newest checkpoint or the beginning");
   EXPECT_FALSE(furthest.Advance(StartAt(40, 40))) << "where the first start resumed";
   EXPECT_TRUE(furthest.Advance(StartAt(40, 60)));
   EXPECT_FALSE(furthest.Advance(StartAt(40, 60))) << "it went back and came as far";
@@ -74,6 +87,18 @@ TEST(FurthestStep, OnlyAStepBeyondAllEarlierStartsIsProgress) {
   EXPECT_FALSE(furthest.Advance({})) << "it ended before rank 0 reported";
   EXPECT_TRUE(furthest.Advance(StartAt(60, 80)));
   EXPECT_EQ(furthest.Describe(), "step 80 of /r");
+}
+
+TEST(FurthestStep, ACopyInMemoryIsProgressAndMayBeLost) {
+  FurthestStep furthest("none");
+  const std::string copy = " (step 70 if the hosts still have that copy in memory)";
+  EXPECT_TRUE(furthest.Advance({.run_directory = "/r", .start = 0, .saved = 0, .copied = 70}));
+  EXPECT_EQ(furthest.Describe(), "the beginning" + copy);
+  EXPECT_FALSE(furthest.Advance({.run_directory = "/r", .start = 70, .copied = 70})) << "it resumed from the copy";
+  EXPECT_FALSE(furthest.Advance({})) << "it ended before rank 0 reported";
+  EXPECT_EQ(furthest.Describe(), "the beginning" + copy);
+  EXPECT_FALSE(furthest.Advance(StartAt(0, 60))) << "the copy was lost";
+  EXPECT_EQ(furthest.Describe(), "step 60 of /r");
 }
 
 class RunWithoutReports : public ::testing::Test {
@@ -99,12 +124,23 @@ TEST_F(RunWithoutReports, LatestCountsWhereNothingIsReported) {
 }
 
 // --resume step_00000040 sets aside 60 and 80, which are no progress of this job, nor its measure.
-TEST_F(RunWithoutReports, AReportReplacesLatest) {
+TEST_F(RunWithoutReports, AReportReplacesLatestUntilRankZeroIsOnAnotherHost) {
   PointLatestAt(80);
   FurthestStep furthest(directory_.path());
   EXPECT_FALSE(furthest.Advance({})) << "a first start that crashed early";
-  EXPECT_TRUE(furthest.Advance(StartAt(40, 60)));
-  EXPECT_FALSE(furthest.Advance({})) << "latest is not read any more";
+  PointLatestAt(60);
+  EXPECT_TRUE(furthest.Advance({.run_directory = directory_.path(), .start = 40, .saved = 60}));
+  EXPECT_FALSE(furthest.Advance({}));
+  PointLatestAt(80);
+  EXPECT_TRUE(furthest.Advance({}));
+  const std::string start = R"({"event":"run",)" "\n", copy = R"({"event":"copy","step":90,)" "\n";
+  SetContents(directory_ / kMetricsName, copy + start);
+  EXPECT_FALSE(furthest.Advance({})) << "a copy of an earlier start";
+  EXPECT_EQ(furthest.Describe(), "step 80 of " + directory_.path());
+  SetContents(directory_ / kMetricsName, start + copy);
+  EXPECT_TRUE(furthest.Advance({}));
+  EXPECT_EQ(furthest.Describe(),
+            "step 80 of " + directory_.path() + " (step 90 if the hosts still have that copy in memory)");
 }
 
 }  // namespace

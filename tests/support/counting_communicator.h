@@ -10,7 +10,7 @@
 
 namespace hadal::testing {
 
-class CountingCommunicator final : public Communicator {
+class CountingCommunicator : public Communicator {
  public:
   // Tags in [first, end). `bytes` may be other ranks', too.
   CountingCommunicator(Communicator& of, int first, int end, std::atomic<int64_t>& bytes)
