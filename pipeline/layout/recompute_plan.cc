@@ -247,9 +247,9 @@ std::vector<std::vector<Label>> Problem::Follow(double enough, bool& exact) cons
 struct FittingProblems {
   const RecomputeGraph& graph;
   const int64_t limit_bytes;
-  const double better;              // how often less a cost must be than the best to count
+  const double better;                          // a cost counts below better · the best one
   RecomputeChoice best = {.cost = kUnbounded};  // of Cross
-  int64_t least;                    // the fewest bytes of any plan; known if no plan fits
+  int64_t least;                                // the fewest bytes of any plan; known if no plan fits
   std::vector<Problem> problems = {};  // of ranges of sizes that cannot lower the best cost so far, only the bound
   Problem problem = {&graph};
 

@@ -36,6 +36,8 @@ listen='trap "exit 85" USR1; while :; do sleep 0.05; done'
 echo 'kill -USR1 $$' > site.env
 stubbed 143 'sleep 60'; says "asked to save"; says "ended with code 138"; requeued
 stubbed 143 "$listen"; requeued
+HADAL_LEAST_TASKS=4 stubbed 85 "$listen"
+[ "$(paste -sd ' ' requeued)" = "requeue 7 update JobId=7 NumTasks=4" ] || fail "a requeued job does not ask for HADAL_LEAST_TASKS"
 echo > site.env
 stubbed 143 "kill -USR1 \$PPID; $listen"; requeued
 stubbed 143 "trap '' USR1; kill -USR1 \$PPID; sleep 1; $listen"; says "ended with code 85"; requeued

@@ -2,6 +2,8 @@
 #   slurm_lab_missing         prints why it cannot be had here; nothing when it can
 #   slurm_lab_up DIRECTORY [TASK_PLUGIN]   starts it; everything it writes is there; sets SLURM_CONF and what Open MPI needs.
 #                             task/none (default): ranks run on any CPU; task/affinity: where srun --cpu-bind says, on both nodes' the same CPUs
+#                             With SLURM_LAB_ENTER, a program that runs `ENTER HOST COMMAND…`, the nodes are hosts h1 and h2 of
+#                             host_lab.sh, and the controller runs on h3
 #   slurm_lab_down            stops the processes whose ids are in its pid files
 # cred_expire is also how long a requeued job waits before it may start again; below 5 s Slurm was seen to wait two minutes.
 # No cgroups, no accounting. Nodes of one host share /dev/shm, so MPI's shared memory is switched off between them.
@@ -14,15 +16,26 @@ slurm_lab_missing() {
   [ "$(id -u)" -eq 0 ] || echo "a Slurm of one's own needs root"
 }
 
+slurm_lab_here() { "${@:2}"; }
 slurm_lab_up() {
   lab=$1
-  mkdir -p "$lab"/{munge,state,log,run} "$lab"/{spool,tmp}/{n1,n2}
+  local enter=${SLURM_LAB_ENTER:-slurm_lab_here} node nodes=(n1 n2)
+  local base=$((20000 + RANDOM % 20000))  # ports: one for the controller, one a node
+  local controller="$(hostname -s)(127.0.0.1)" timeout=300
+  local definition="NodeName=n[1-2] NodeHostname=$(hostname -s) NodeAddr=127.0.0.1 Port=[$((base + 1))-$((base + 2))]"
+  if [ -n "${SLURM_LAB_ENTER:-}" ]; then
+    nodes=(h1 h2) controller='h3(10.77.0.3)' timeout=30
+    definition="NodeName=h[1-2] NodeAddr=10.77.0.[1-2] Port=$((base + 1))"
+  else
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
+    export OMPI_MCA_btl=self,tcp OMPI_MCA_btl_tcp_if_include=lo OMPI_MCA_oob_tcp_if_include=lo
+  fi
+  mkdir -p "$lab"/{munge,state,log,run} "${nodes[@]/#/$lab/spool/}" "${nodes[@]/#/$lab/tmp/}"
   chmod 755 "$lab" "$lab/run"; chmod 700 "$lab/munge"
   head -c 128 /dev/urandom > "$lab/munge/key"; chmod 400 "$lab/munge/key"
-  local base=$((20000 + RANDOM % 20000))  # ports: one for the controller, one a node
   cat > "$lab/slurm.conf" <<END
 ClusterName=lab
-SlurmctldHost=$(hostname -s)(127.0.0.1)
+SlurmctldHost=$controller
 SlurmctldPort=$base
 SlurmUser=root
 SlurmdUser=root
@@ -49,21 +62,20 @@ MpiDefault=none
 ReturnToService=2
 JobRequeue=1
 KillWait=5
-NodeName=n[1-2] NodeHostname=$(hostname -s) NodeAddr=127.0.0.1 Port=[$((base + 1))-$((base + 2))] CPUs=2 RealMemory=500 State=UNKNOWN
+SlurmdTimeout=$timeout
+$definition CPUs=2 RealMemory=500 State=UNKNOWN
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 END
-  export SLURM_CONF=$lab/slurm.conf OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-  export OMPI_MCA_btl=self,tcp OMPI_MCA_btl_tcp_if_include=lo OMPI_MCA_oob_tcp_if_include=lo OMPI_MCA_mpi_yield_when_idle=1
+  export SLURM_CONF=$lab/slurm.conf
   munged --force --key-file="$lab/munge/key" --socket="$lab/run/munge.socket" --pid-file="$lab/run/munged.pid" \
     --log-file="$lab/log/munged.log" --seed-file="$lab/munge/seed" --num-threads=2 || return 1
-  slurmctld -i || return 1
-  local node
-  for node in n1 n2; do slurmd -N $node || return 1; done
+  $enter h3 slurmctld -i || return 1
+  for node in "${nodes[@]}"; do $enter $node slurmd -N $node || return 1; done
   for _ in $(seq 300); do
-    [ "$(sinfo -h -t idle -o %D 2> /dev/null)" = 2 ] && return 0
+    [ "$($enter h3 sinfo -h -t idle -o %D 2> /dev/null)" = 2 ] && return 0
     sleep 0.1
   done
-  sinfo; tail -n 5 "$lab"/log/*; return 1
+  $enter h3 sinfo; tail -n 5 "$lab"/log/*; return 1
 }
 
 slurm_lab_down() {
