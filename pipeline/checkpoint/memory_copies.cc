@@ -16,14 +16,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/checkpoint/checkpoint_manifest.h"
 #include "pipeline/checkpoint/run_owner.h"
 #include "runtime/check.h"
 #include "runtime/comm/message_tags.h"
 #include "runtime/crc32c.h"
 #include "runtime/files.h"
-#include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
