@@ -16,7 +16,6 @@
 #include "kernels/cuda_host/cuda_device.h"
 #include "launch/exit_code.h"
 #include "layers/device_support.h"
-#include "pipeline/options/train_options.h"
 #include "runtime/bytes.h"
 #include "runtime/check.h"
 #include "runtime/device_watch.h"

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -43,8 +42,7 @@ std::string Names(const Hosts& hosts, const char* separator) {
 
 bool IsHere(const std::string& host) {
   const std::string here = HostName();
-  return host == "localhost" ||
-         absl::EqualsIgnoreCase(host.substr(0, host.find('.')), here.substr(0, here.find('.')));
+  return host == "localhost" || absl::EqualsIgnoreCase(host.substr(0, host.find('.')), here.substr(0, here.find('.')));
 }
 
 // Whether the names are the same but for a user, upper case and a domain: user@H1 and h1.example.

@@ -15,13 +15,11 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
-#include <optional>
 #include <set>
 #include <sstream>
 #include <system_error>
 #include <utility>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -29,7 +27,6 @@
 #include "absl/time/clock.h"
 #include "launch/exit_code.h"
 #include "runtime/clock.h"
-#include "runtime/files.h"
 
 namespace hadal {
 namespace {

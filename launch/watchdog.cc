@@ -1,12 +1,10 @@
 #include "launch/watchdog.h"
 
 #include <algorithm>
-#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <exception>
 #include <mutex>
-#include <stop_token>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -10,11 +10,9 @@
 #include <mutex>
 #include <stop_token>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/instruction_set.h"
 #include "launch/error_report.h"
 #include "launch/exit_code.h"
 #include "launch/task_launcher.h"

@@ -2,7 +2,6 @@
 #include "runtime/math.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace hadal {
 

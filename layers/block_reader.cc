@@ -4,7 +4,6 @@
 #include <span>
 
 #include "kernels/convert.h"
-#include "kernels/residual_norm.h"
 #include "runtime/check.h"
 
 namespace hadal {

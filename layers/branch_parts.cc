@@ -5,7 +5,6 @@
 #include "kernels/head_norm.h"
 #include "kernels/residual_norm.h"
 #include "kernels/shift_scale.h"
-#include "layers/chunk_part.h"
 
 namespace hadal {
 

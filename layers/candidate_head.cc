@@ -5,7 +5,6 @@
 #include "kernels/cross_entropy.h"
 #include "kernels/linear.h"
 #include "kernels/top_candidates.h"
-#include "runtime/data/packed_batch.h"
 
 namespace hadal {
 namespace {

@@ -9,7 +9,6 @@
 #include "kernels/residual_norm.h"
 #include "kernels/weighted_sum.h"
 #include "layers/adaptive_bands.h"
-#include "runtime/stream.h"
 
 namespace hadal {
 namespace {

@@ -6,11 +6,9 @@
 #include "kernels/cached_attention.h"
 #include "kernels/convert.h"
 #include "kernels/head_norm.h"
-#include "kernels/linear.h"
 #include "kernels/residual_norm.h"
 #include "kernels/scatter_rows.h"
 #include "kernels/shift_scale.h"
-#include "layers/branch_parts.h"
 
 namespace hadal {
 

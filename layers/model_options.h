@@ -7,7 +7,6 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "kernels/activation.h"
 #include "kernels/hyper_connection.h"
 

@@ -1,7 +1,5 @@
 #include "layers/model_plan.h"
 
-#include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <initializer_list>
 

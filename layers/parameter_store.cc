@@ -1,8 +1,6 @@
 #include "layers/parameter_store.h"
 
-#include <algorithm>
 #include <iterator>
-#include <utility>
 
 #include "kernels/convert.h"
 #include "kernels/linear.h"

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/stream.h"
-
 namespace hadal {
 namespace {
 

@@ -1,7 +1,6 @@
 #include "layers/speech_front_end.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <string>
 
@@ -9,7 +8,6 @@
 #include "kernels/embedding.h"
 #include "kernels/linear.h"
 #include "kernels/unfold.h"
-#include "layers/chunk_part.h"
 #include "layers/position_tables.h"
 #include "runtime/check.h"
 

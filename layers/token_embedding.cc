@@ -1,9 +1,7 @@
 #include "layers/token_embedding.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
-#include <vector>
 
 #include "kernels/embedding.h"
 #include "kernels/linear.h"

@@ -1,18 +1,15 @@
 #include "pipeline/pair_scorer.h"
 
 #include <algorithm>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "layers/parameter_store.h"
 #include "runtime/bytes.h"
 #include "runtime/check.h"
 #include "runtime/comm/collectives.h"
-#include "runtime/data/corpus.h"
 #include "runtime/data/packed_batch.h"
 #include "runtime/status_macros.h"
 

@@ -1,13 +1,9 @@
 #include "pipeline/step_report.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdint>
 #include <map>
 #include <span>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"

@@ -10,8 +10,6 @@
 #include "pipeline/exchange/parameter_broadcast.h"
 #include "pipeline/instruments/failed_step_search.h"
 #include "pipeline/learning_rate.h"
-#include "pipeline/run_health.h"
-#include "pipeline/step_report.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <optional>
 #include <span>
 #include <utility>
 
@@ -13,10 +12,7 @@
 #include "runtime/clock.h"
 #include "runtime/crc32c.h"
 #include "runtime/data/chrf.h"
-#include "runtime/data/corpus.h"
 #include "runtime/data/language_tags.h"
-#include "runtime/data/packed_batch.h"
-#include "runtime/data/sampling_order.h"
 #include "runtime/data/word_errors.h"
 #include "runtime/math.h"
 #include "runtime/status_macros.h"

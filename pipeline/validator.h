@@ -17,7 +17,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "pipeline/checkpoint/checkpoint_manifest.h"

@@ -4,11 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "runtime/files.h"
 
 namespace hadal {
@@ -61,8 +59,6 @@ class Checker final : public nlohmann::json_sax<Json> {
   std::vector<std::set<std::string>> keys_;  // of the open objects and arrays; empty for arrays
   std::string error_;
 };
-
-using Json = nlohmann::json;
 
 std::string Text(absl::int128 number) {
   std::ostringstream text;

@@ -21,7 +21,6 @@
 #include <type_traits>
 
 #include "absl/numeric/int128.h"
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/choice_words.h"

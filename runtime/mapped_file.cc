@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <cerrno>
-#include <cstdint>
 #include <utility>
 
 #include "runtime/files.h"

@@ -3,7 +3,6 @@
 
 #include <utility>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 // Evaluates an expression of type absl::Status; if it is an error, returns it from the enclosing function.

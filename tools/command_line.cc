@@ -4,12 +4,12 @@
 #include <cmath>
 #include <iostream>
 #include <optional>
-#include <type_traits>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "runtime/text.h"
 #include "tools/config/nearest_name.h"
 
@@ -39,19 +39,21 @@ std::string FaultOfNumber(const std::string& text) {
   }
 }
 
-// Adds the rule for numbers to an option of T, if it is one.
-template <typename T>
-CommandOption CheckedNumber(CommandOption option) {
+// Adds an option of T by add(name); numbers get their rule. `name`: as in Command::AddOption.
+template <typename T, typename Add>
+CommandOption AddTyped(const std::string& name, const Add& add) {
+  const std::pair<std::string, std::string> parts = absl::StrSplit(name, absl::MaxSplits(' ', 1));
+  CLI::Option* const option = add(parts.first);
+  if (!parts.second.empty()) option->type_name(parts.second);
   using Number = typename ElementOf<T>::Type;
-  if constexpr (std::is_arithmetic_v<Number>) option.Checked(FaultOfNumber<Number>);
-  return option;
+  if constexpr (std::is_arithmetic_v<Number>) CommandOption(option).Checked(FaultOfNumber<Number>);
+  return CommandOption(option);
 }
 
 }  // namespace
 
 CommandOption CommandOption::Required() { return CommandOption(option_->required()); }
 CommandOption CommandOption::ShowDefault() { return CommandOption(option_->capture_default_str()); }
-CommandOption CommandOption::ValueName(const std::string& name) { return CommandOption(option_->type_name(name)); }
 CommandOption CommandOption::InRange(int least, int most) {
   return CommandOption(option_->check(CLI::Range(least, most)));
 }
@@ -87,7 +89,7 @@ void Command::Runs(const std::function<void()>& run) { app_->callback(run); }
 
 template <typename T>
 CommandOption Command::AddOption(const std::string& name, T& value, const std::string& description) {
-  return CheckedNumber<T>(CommandOption(app_->add_option(name, value, description)));
+  return AddTyped<T>(name, [&](const std::string& flags) { return app_->add_option(flags, value, description); });
 }
 
 template CommandOption Command::AddOption(const std::string&, int&, const std::string&);
@@ -107,7 +109,8 @@ template CommandOption Command::AddOption(const std::string&, std::vector<std::s
 template <typename T>
 CommandOption Command::AddSetter(const std::string& name, const std::function<void(const T& value)>& set,
                                  const std::string& description) {
-  return CheckedNumber<T>(CommandOption(app_->add_option_function<T>(name, set, description)));
+  return AddTyped<T>(name,
+                     [&](const std::string& flags) { return app_->add_option_function<T>(flags, set, description); });
 }
 
 template CommandOption Command::AddSetter(const std::string&, const std::function<void(const int64_t&)>&,
@@ -146,7 +149,7 @@ CommandOption Command::AddWord(const std::string& name, const std::vector<std::s
     return absl::StrCat("\"", word, "\" is not one of ", absl::StrJoin(words, ", "),
                         nearest.empty() ? "" : absl::StrCat("; did you mean \"", nearest, "\"?"));
   };
-  return AddSetter<std::string>(name, set, description).Checked(fault).ValueName(absl::StrJoin(words, "|"));
+  return AddSetter<std::string>(absl::StrCat(name, " ", absl::StrJoin(words, "|")), set, description).Checked(fault);
 }
 
 namespace {

@@ -32,8 +32,6 @@ class CommandOption {
   CommandOption Required();
   // Shows the variable's current value as the default in the help.
   CommandOption ShowDefault();
-  // The value's name in the help, instead of INT, FLOAT or TEXT.
-  CommandOption ValueName(const std::string& name);
 
   // Allows only values in [least, most]; for a vector, checks each value.
   CommandOption InRange(int least, int most);
@@ -71,7 +69,8 @@ class Command {
   // Sets the function that CommandLine::Run calls for this command.
   void Runs(const std::function<void()>& run);
 
-  // `name`: "--name", "-n,--name", or "NAME" for a positional argument.
+  // `name`: "--name", "-n,--name", or "NAME" for a positional argument. "--name VALUE" also gives the value's name in
+  // the help, instead of INT, FLOAT or TEXT.
   // T: int, int64_t, uint64_t (a negative number is an error), double (NaN and infinity are errors), std::string,
   // std::optional of int, uint64_t or double, std::vector of a number or std::string.
   template <typename T>

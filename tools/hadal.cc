@@ -23,20 +23,11 @@
 #include "runtime/clock.h"
 #include "runtime/thrown_error.h"
 #include "tools/build_info.h"
-#include "tools/checkpoint/checkpoint_command.h"
-#include "tools/checkpoint/inspect_similarity.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/commit.h"  // generated
-#include "tools/config/config.h"
 #include "tools/config/nearest_name.h"
-#include "tools/corpus/inspect.h"
-#include "tools/corpus/prepare.h"
-#include "tools/plan/schedule_command.h"
-#include "tools/plan/simulate.h"
 #include "tools/python_child.h"
-#include "tools/report/summary.h"
-#include "tools/translate/metric_commands.h"
 
 namespace {
 

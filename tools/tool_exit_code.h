@@ -5,7 +5,6 @@
 #include <iostream>
 #include <string>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/text.h"

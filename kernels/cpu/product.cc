@@ -1,7 +1,6 @@
 #include "kernels/cpu/product.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <vector>
 

@@ -5,7 +5,6 @@
 
 #include <cstring>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 

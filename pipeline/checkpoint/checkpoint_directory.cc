@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <initializer_list>
-#include <optional>
 #include <set>
 #include <string_view>
 #include <system_error>
@@ -21,8 +20,6 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
-#include "pipeline/checkpoint/checkpoint_reader.h"
-#include "pipeline/checkpoint/run_owner.h"
 #include "runtime/attempt_name.h"
 #include "runtime/check.h"
 #include "runtime/crc32c.h"

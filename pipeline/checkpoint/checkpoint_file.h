@@ -11,7 +11,6 @@
 #include <thread>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "pipeline/checkpoint/checkpoint_manifest.h"
 #include "runtime/device.h"

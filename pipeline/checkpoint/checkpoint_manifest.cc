@@ -1,6 +1,5 @@
 #include "pipeline/checkpoint/checkpoint_manifest.h"
 
-#include <algorithm>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>

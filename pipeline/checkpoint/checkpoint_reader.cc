@@ -5,14 +5,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <optional>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "runtime/check.h"
 #include "runtime/crc32c.h"
-#include "runtime/files.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 

@@ -8,7 +8,6 @@
 #include <string>
 #include <system_error>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "pipeline/checkpoint/checkpoint_manifest.h"

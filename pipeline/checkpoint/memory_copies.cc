@@ -17,14 +17,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/checkpoint/checkpoint_manifest.h"
 #include "pipeline/checkpoint/run_owner.h"
 #include "runtime/check.h"
 #include "runtime/comm/message_tags.h"
 #include "runtime/crc32c.h"
 #include "runtime/files.h"
-#include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -93,9 +91,7 @@ absl::Status MemoryCopies::Claim(const std::string& attempt, int64_t step) {
   return WriteAttempt();
 }
 
-absl::Status MemoryCopies::WriteAttempt() const {
-  return ReplaceFile(AttemptPath(), attempt_, attempt_);
-}
+absl::Status MemoryCopies::WriteAttempt() const { return ReplaceFile(AttemptPath(), attempt_, attempt_); }
 
 void MemoryCopies::Remove() {
   if (leads() && MakePlace().ok()) RemoveTree(place_).IgnoreError();

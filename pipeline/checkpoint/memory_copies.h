@@ -3,8 +3,8 @@
 // of its own ranks and of the host before it.
 //
 //   FOLDER/hadal-<user id>-<checksum of run directory and host>/checkpoints/   one for each host, mode 0700
-//     attempt          the start of the job (run_owner.h) to whose history the copies belong; while the next start claims
-//                      the run directory, a second line with that start
+//     attempt          the start of the job (run_owner.h) to whose history the copies belong; while the next start
+//                      claims the run directory, a second line with that start
 //     step_00000010/   rank_R.safetensors of both hosts' ranks, vocabularies, manifest.json of the whole checkpoint
 //
 // Two copies are kept; the older one gives its memory to the next. They outlive the ranks. A copy counts if each of its
@@ -19,7 +19,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/options/train_options.h"

@@ -42,7 +42,6 @@
 #include <string_view>
 #include <thread>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "runtime/files.h"

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <set>
 #include <span>
-#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -12,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "pipeline/checkpoint/checkpoint_reader.h"
 #include "pipeline/checkpoint/model_settings.h"
 #include "runtime/bytes.h"
 #include "runtime/check.h"

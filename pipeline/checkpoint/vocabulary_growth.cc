@@ -6,7 +6,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "layers/initialization.h"
-#include "runtime/check.h"
 #include "runtime/crc32c.h"
 #include "runtime/data/language_tags.h"
 #include "runtime/data/packed_batch.h"

@@ -19,7 +19,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "layers/model_plan.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"

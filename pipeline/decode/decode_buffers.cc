@@ -1,6 +1,5 @@
 #include "pipeline/decode/decode_buffers.h"
 
-#include <algorithm>
 #include <numeric>
 
 #include "layers/parameter_store.h"

@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "pipeline/decode/decode_driver.h"
-#include "pipeline/decode/decode_links.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {

@@ -1,7 +1,5 @@
 #include "pipeline/engine/engine.h"
 
-#include <cstdint>
-
 #include "absl/strings/str_cat.h"
 #include "layers/device_support.h"
 #include "pipeline/exchange/profile_relay.h"

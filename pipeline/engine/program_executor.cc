@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "pipeline/engine/engine.h"
 #include "runtime/check.h"
 #include "runtime/clock.h"

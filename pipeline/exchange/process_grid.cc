@@ -4,7 +4,6 @@
 #include <map>
 #include <set>
 #include <utility>
-#include <vector>
 
 #include "pipeline/exchange/replica_buckets.h"
 #include "runtime/check.h"

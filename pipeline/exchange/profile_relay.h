@@ -12,7 +12,6 @@
 #include <deque>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "layers/residual_profile.h"

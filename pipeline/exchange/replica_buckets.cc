@@ -1,6 +1,5 @@
 #include "pipeline/exchange/replica_buckets.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <map>

@@ -4,7 +4,6 @@
 #include <thread>
 #include <utility>
 
-#include "kernels/add.h"
 #include "pipeline/layout/sum_tree.h"
 #include "runtime/check.h"
 #include "runtime/comm/message_tags.h"

@@ -15,7 +15,6 @@
 #include "runtime/data/sampling_order.h"
 #include "runtime/files.h"
 #include "runtime/run_directory.h"
-#include "runtime/safetensors.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {

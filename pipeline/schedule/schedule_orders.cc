@@ -14,7 +14,6 @@
 #include "pipeline/schedule/schedule_orders.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <deque>
 #include <utility>
 

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <type_traits>
 
-#include "absl/strings/str_cat.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {

@@ -15,7 +15,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "runtime/check.h"
-#include "runtime/clock.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {

@@ -20,7 +20,6 @@
 #include <deque>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/comm/nccl_link.h"
 #include "runtime/device.h"

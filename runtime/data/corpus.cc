@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <span>
 #include <string_view>
 #include <utility>
 
@@ -13,7 +12,6 @@
 #include "runtime/check.h"
 #include "runtime/crc32c.h"
 #include "runtime/data/corpus_shard.h"
-#include "runtime/data/packed_batch.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 

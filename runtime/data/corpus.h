@@ -30,7 +30,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/data/corpus_manifest.h"
 #include "runtime/data/packed_batch.h"

@@ -1,12 +1,10 @@
 #include "runtime/data/corpus_manifest.h"
 
 #include <limits>
-#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 #include "runtime/crc32c.h"
-#include "runtime/data/packed_batch.h"
 #include "runtime/json_fields.h"
 #include "runtime/status_macros.h"
 

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/bytes.h"

@@ -4,7 +4,6 @@
 #include <sentencepiece_trainer.h>
 
 #include <cstddef>
-#include <string_view>
 
 namespace hadal {
 namespace {

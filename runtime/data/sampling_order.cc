@@ -7,7 +7,6 @@
 #include <limits>
 #include <numeric>
 #include <string>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/check.h"

@@ -5,23 +5,18 @@
 
 Each row: medians over rounds of runs in turn. Takes about ten minutes."""
 import os
-import platform
 import statistics
-import subprocess
 import sys
-from pathlib import Path
 
-from step_cpu import MODELS, step_of
+from step_cpu import MODELS, setting, step_of
 
 ROUNDS = 5
 
 
 def main() -> None:
     hadal = sys.argv[1]
-    build = subprocess.run([hadal, "--build-info"], capture_output=True, text=True).stdout.splitlines()
     methods = ("pre_ln", "mhc", "mhc_lite")
-    cpu = next(line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name"))
-    print(f"# {platform.machine()}, {os.cpu_count()} CPUs, {cpu}; commit {next(line.split()[1] for line in build if line.startswith('commit'))}; medians of {ROUNDS} rounds")
+    print(f"{setting(hadal)}; medians of {ROUNDS} rounds")
     print("# instruction set at most, model, method: user CPU seconds of a step, divided by pre_ln's (least to most), load")
     for limit in ("AVX2", ""):
         for name in ("d=64, 50L-50L", "d=128, 10L-10L"):

@@ -12,6 +12,7 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
+from typing import Callable
 
 PAIRS, STEPS = 7, 10
 MODELS = {"d=512, 1L-1L": "--d-model 512 --encoder-layers 1 --decoder-layers 1",
@@ -28,20 +29,31 @@ def step_of(hadal: str, model: str, limit: str) -> float:
     return (resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before) / STEPS
 
 
+def setting(*programs: str) -> str:
+    """The machine and the programs' commits."""
+    cpu = next(line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name"))
+    commits = [next(line for line in subprocess.run([hadal, "--build-info"], capture_output=True, text=True).stdout.splitlines()
+                    if line.startswith("commit")).split()[1] for hadal in programs]
+    return f"# {platform.machine()}, {os.cpu_count()} CPUs, {cpu}; commit {' beside '.join(commits)}"
+
+
+def in_turn(pairs: int, seconds_of: Callable[[int], float]) -> tuple[list[float], list[float]]:
+    """What seconds_of(side) returns for the sides 0 and 1, called in turn."""
+    times: tuple[list[float], list[float]] = [], []
+    for pair in range(pairs):
+        for side in (0, 1) if pair % 2 else (1, 0):
+            times[side].append(seconds_of(side))
+    return times
+
+
 def main() -> None:
     ours, other = sys.argv[1:]
-    cpu = next(line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name"))
-    versions = [next(line for line in subprocess.run([hadal, "--build-info"], capture_output=True, text=True).stdout.splitlines()
-                     if line.startswith("commit")).split()[1] for hadal in (ours, other)]
-    print(f"# {platform.machine()}, {os.cpu_count()} CPUs, {cpu}; commit {versions[0]} beside {versions[1]}; medians of {PAIRS} pairs")
+    print(f"{setting(ours, other)}; medians of {PAIRS} pairs")
     print("# instruction set at most, model, user CPU seconds of a step, of the other build, the other's divided by ours: medians, least; load")
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     for limit in ("AVX2", ""):
         for name, model in MODELS.items():
-            times = [], []
-            for pair in range(PAIRS):
-                for build in (0, 1) if pair % 2 else (1, 0):
-                    times[build].append(step_of((ours, other)[build], model, limit))
+            times = in_turn(PAIRS, lambda side: step_of((ours, other)[side], model, limit))
             our_median, other_median = map(statistics.median, times)
             print(f"{limit or 'any':5} {name:15} {our_median:7.3f} {other_median:7.3f}"
                   f"   {other_median / our_median:.3f} {min(times[1]) / min(times[0]):.3f}   {os.getloadavg()[0]:.1f}", flush=True)

@@ -8,13 +8,14 @@ seconds between the second and the last of its steps, that is of a run of STEPS 
 for each other, it is the median step_seconds of its metrics.jsonl. Takes about ten minutes of an otherwise idle machine."""
 import json
 import os
-import platform
 import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from step_cpu import in_turn, setting
 
 ROOT = Path(__file__).resolve().parents[2]
 PAIRS, STEPS = 5, 5
@@ -48,10 +49,7 @@ def seconds_of(hadal: str, work: Path, width: int, layers: int, replicas: int, g
 
 def main() -> None:
     ours, older = sys.argv[1:]
-    cpu = next(line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name"))
-    versions = [next(line for line in subprocess.run([hadal, "--build-info"], capture_output=True, text=True).stdout.splitlines()
-                     if line.startswith("commit")).split()[1] for hadal in (ours, older)]
-    print(f"# {platform.machine()}, {os.cpu_count()} CPUs, {cpu}; commit {versions[0]} beside {versions[1]}; medians of {PAIRS} pairs")
+    print(f"{setting(ours, older)}; medians of {PAIRS} pairs")
     print("# model, replicas, what beside what: seconds of a step of each; the medians' ratio, the least's; load")
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
@@ -64,11 +62,7 @@ def main() -> None:
             for replicas, pair in ((1, "G = 1 beside the older build"), (2, "G = 2 beside the older build"), (1, "G = 8 beside G = 1")):
                 sides = ((ours, 8), (ours, 1)) if pair.startswith("G = 8") else ((ours, replicas), (older, 0))
                 os.sched_setaffinity(0, {max(cpus)} if replicas == 1 else cpus)
-                times = [], []
-                for round_ in range(PAIRS):
-                    for side in (0, 1) if round_ % 2 else (1, 0):
-                        program, groups = sides[side]
-                        times[side].append(seconds_of(program, work, width, layers, replicas, groups))
+                times = in_turn(PAIRS, lambda side: seconds_of(sides[side][0], work, width, layers, replicas, sides[side][1]))
                 ours_median, other_median = map(statistics.median, times)
                 print(f"{name:15} {replicas}  {pair:29} {ours_median:7.3f} {other_median:7.3f}   {ours_median / other_median:.3f} "
                       f"{min(times[0]) / min(times[1]):.3f}   {os.getloadavg()[0]:.1f}", flush=True)

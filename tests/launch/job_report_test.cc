@@ -133,7 +133,10 @@ TEST_F(RunWithoutReports, AReportReplacesLatestUntilRankZeroIsOnAnotherHost) {
   EXPECT_FALSE(furthest.Advance({}));
   PointLatestAt(80);
   EXPECT_TRUE(furthest.Advance({}));
-  const std::string start = R"({"event":"run",)" "\n", copy = R"({"event":"copy","step":90,)" "\n";
+  const std::string start = R"({"event":"run",)"
+                            "\n",
+                    copy = R"({"event":"copy","step":90,)"
+                           "\n";
   SetContents(directory_ / kMetricsName, copy + start);
   EXPECT_FALSE(furthest.Advance({})) << "a copy of an earlier start";
   EXPECT_EQ(furthest.Describe(), "step 80 of " + directory_.path());

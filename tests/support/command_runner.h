@@ -1,7 +1,7 @@
 // Runs a subcommand in the test's process.
 #pragma once
 
-#include "tools/command_line.h"
+#include "tools/commands.h"
 
 namespace hadal {
 

@@ -24,7 +24,7 @@ class CommandLineTest : public testing::Test {
     Command command = line_.program().AddCommand("work", "Does the work");
     command.AddOption("PLACE", place_, "Where").Required();
     const CommandOption count = command.AddOption("-n,--count", count_, "How many").InRange(1, 9).ShowDefault();
-    command.AddOption("--share", share_, "Of all").InRange(0.0, 1.0).ValueName("PART").Excludes(count);
+    command.AddOption("--share PART", share_, "Of all").InRange(0.0, 1.0).Excludes(count);
     command.AddOption("--kind", kind_, "Which").OneOf({"big", "small"}).Needs(count);
     command.AddOption("--name", names_, "Whose").OneValueEach();
     command.AddOption("--rows", rows_, "As many").SplitAt(',');

@@ -16,7 +16,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/status_macros.h"
 #include "runtime/storage.h"

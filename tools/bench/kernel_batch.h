@@ -7,7 +7,6 @@
 #include <memory>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/device_batch.h"
 #include "runtime/arena.h"

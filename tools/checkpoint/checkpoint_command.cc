@@ -9,6 +9,7 @@
 #include "runtime/files.h"
 #include "runtime/run_directory.h"
 #include "runtime/text.h"
+#include "tools/commands.h"
 #include "tools/tool_exit_code.h"
 
 namespace hadal {

@@ -18,14 +18,10 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "tools/command_line.h"
 
 namespace hadal {
-
-// Registers the subcommand; its callbacks store the exit code.  `exit_code` must outlive the parsing of `app`.
-void AddCheckpointCommand(Command app, int& exit_code);
 
 // Adds the positional argument RUN_OR_DIR to a subcommand that uses one model; parsing stores it in `checkpoint`.
 void AddCheckpointOption(Command command, std::string& checkpoint);

@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "layers/model_plan.h"
-#include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/checkpoint/exported_tensors.h"
 #include "pipeline/checkpoint/model_settings.h"
 #include "runtime/data/vocabulary.h"

@@ -25,6 +25,7 @@
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
 #include "tools/checkpoint/checkpoint_vocabularies.h"
+#include "tools/commands.h"
 #include "tools/output/staged_output.h"
 #include "tools/python_child.h"
 #include "tools/tool_exit_code.h"

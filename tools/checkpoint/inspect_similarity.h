@@ -16,7 +16,6 @@
 #include "absl/status/statusor.h"
 #include "pipeline/engine/engine.h"
 #include "runtime/data/packed_batch.h"
-#include "tools/command_line.h"
 
 namespace hadal {
 
@@ -48,8 +47,5 @@ absl::StatusOr<LayerSimilarity> MeasureSimilarity(Engine& engine, const PackedBa
 // STEM.html. Errors: those of the checkpoint, the corpus and the files; InvalidArgument if the corpus has other
 // vocabularies, tags or features than the model, or no sentence fits.
 absl::Status RunInspectSimilarity(const InspectSimilarityOptions& options, std::ostream& out);
-
-// Registers the subcommand of `inspect`.  REQUIRES: `inspect` is registered.
-void AddInspectSimilarityCommand(Command app, int& exit_code);
 
 }  // namespace hadal

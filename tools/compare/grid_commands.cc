@@ -116,9 +116,8 @@ void AddCompareCommand(Command app, int& exit_code) {
   command.AddOption("--run", arguments->chosen, "Only the runs of these numbers, as --list prints them")
       .InRange(1, 1 << 30);
   command
-      .AddOption("--set", arguments->overrides,
+      .AddOption("--set FIELD=VALUE", arguments->overrides,
                  "Override one field in every run: --set data.train=data/train (repeatable)")
-      .ValueName("FIELD=VALUE")
       .OneValueEach();
   command.AddOption("--seeds", arguments->seeds, "Repeat every run with each of these seeds: one more axis, \"seed\"");
   command.AddOption("--ranks", arguments->ranks, "Ranks of each run (default: the grid's)").InRange(1, 65536);

@@ -5,13 +5,13 @@
 #include <memory>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "configs/compare.pb.h"
 #include "runtime/status_macros.h"
 #include "runtime/text.h"
+#include "tools/commands.h"
 #include "tools/config/config_loading.h"
 #include "tools/config/config_origin.h"
 #include "tools/config/config_schema.h"

@@ -10,12 +10,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "tools/command_line.h"
 
 namespace hadal {
-
-// Registers the subcommand; its callback stores the exit code.  `exit_code` must outlive the parsing of `app`.
-void AddConfigCommand(Command app, int& exit_code);
 
 enum class ConfigSchema { kRun, kGrid };  // configs/run.proto, configs/compare.proto
 

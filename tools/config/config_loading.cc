@@ -266,8 +266,7 @@ absl::Status LoadMessage(const std::string& file, google::protobuf::Message& mes
 void AddConfigArguments(Command command, ConfigArguments& arguments) {
   command.AddOption("FILES", arguments.files, "Config files, base first; later ones override; or a run directory")
       .Required();
-  command.AddOption("--set", arguments.overrides, "Override one field: --set model.heads=8 (repeatable)")
-      .ValueName("FIELD=VALUE")
+  command.AddOption("--set FIELD=VALUE", arguments.overrides, "Override one field: --set model.heads=8 (repeatable)")
       .OneValueEach();
 }
 

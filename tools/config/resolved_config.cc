@@ -1,6 +1,5 @@
 #include "tools/config/resolved_config.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <map>
 

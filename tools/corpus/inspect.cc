@@ -16,6 +16,7 @@
 #include "runtime/data/sampling_order.h"
 #include "runtime/status_macros.h"
 #include "runtime/text.h"
+#include "tools/commands.h"
 #include "tools/output/human_units.h"
 #include "tools/tool_exit_code.h"
 
@@ -244,8 +245,8 @@ void AddInspectCommand(Command app, int& exit_code) {
   Command corpus = inspect.AddCommand("corpus", "Print a corpus's size and unigram entropy");
   auto corpus_options = std::make_shared<InspectCorpusOptions>();
   corpus.AddOption("CORPUS", corpus_options->data, "Prefix of a prepared corpus").Required();
-  corpus.AddOption("--score", corpus_options->score, "Score another corpus's targets by this one's token frequencies")
-      .ValueName("PREFIX");
+  corpus.AddOption("--score PREFIX", corpus_options->score,
+                   "Score another corpus's targets by this one's token frequencies");
   corpus.AddNumber("--max-sentences", corpus_options->max_sentences, "First targets of each corpus to score; 0: all", 0,
                    100'000'000);
   corpus.Runs([corpus_options, &exit_code] {

@@ -18,10 +18,8 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/data/corpus.h"
-#include "tools/command_line.h"
 
 namespace hadal {
 
@@ -70,8 +68,5 @@ struct InspectBatchOptions {
 // Prints the step. Errors: those of opening the corpus and its vocabularies; InvalidArgument for
 // capacities that no sentence fits.
 absl::Status RunInspectBatch(const InspectBatchOptions& options, std::ostream& out);
-
-// Registers `inspect` with its subcommands; running one stores 0, 1 (error) or 2 (bad usage) in `exit_code`.
-void AddInspectCommand(Command app, int& exit_code);
 
 }  // namespace hadal

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/data/language_tags.h"
 #include "tools/corpus/text_lines.h"

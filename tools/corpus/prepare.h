@@ -42,7 +42,6 @@
 
 #include "absl/status/status.h"
 #include "runtime/data/vocabulary_training.h"
-#include "tools/command_line.h"
 #include "tools/corpus/parallel_text.h"
 
 namespace hadal {
@@ -100,8 +99,5 @@ struct PrepareOptions {
 // process is writing into it; NotFound; InvalidArgument for options that exclude each other or a text without usable
 // lines.
 absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out);
-
-// Registers the subcommand; it stores 0, 1 (error) or 2 (bad usage) in `exit_code`.
-void AddPrepareCommand(Command app, int& exit_code);
 
 }  // namespace hadal

@@ -13,7 +13,6 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/corpus_manifest.h"

@@ -307,16 +307,13 @@ absl::Status RunEvaluate(const EvaluateOptions& options, Communicator& communica
 
 void AddEvaluateOptions(Command command, EvaluateOptions& options) {
   AddSetTranslationOptions(command, options);
-  command.AddOption("--list", options.list, "List of texts with test sets (configs/corpora.proto)").ValueName("FILE");
-  command.AddOption("--opus", options.opus, "Folder laid out as OPUS-100").ValueName("FOLDER");
-  command.AddOption("-o,--out", options.folder, "Folder for sources, references, translations and reports")
-      .ValueName("FOLDER")
+  command.AddOption("--list FILE", options.list, "List of texts with test sets (configs/corpora.proto)");
+  command.AddOption("--opus FOLDER", options.opus, "Folder laid out as OPUS-100");
+  command.AddOption("-o,--out FOLDER", options.folder, "Folder for sources, references, translations and reports")
       .Required();
-  command.AddOption("--against", options.against, "Another evaluation's --out, to compare with").ValueName("FOLDER");
-  command
-      .AddOption("--train-corpus", options.train_corpus,
-                 "Corpus that the model was trained on, for sizes and zero-shot")
-      .ValueName("PREFIX");
+  command.AddOption("--against FOLDER", options.against, "Another evaluation's --out, to compare with");
+  command.AddOption("--train-corpus PREFIX", options.train_corpus,
+                    "Corpus that the model was trained on, for sizes and zero-shot");
   command.AddOption("--pivot", options.pivot, "Language whose directions have means of their own").ShowDefault();
 }
 

@@ -38,7 +38,6 @@
 #include <string>
 #include <string_view>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/files.h"
 #include "runtime/metrics_sink.h"

@@ -17,7 +17,6 @@
 #include <streambuf>
 #include <string>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/files.h"
 

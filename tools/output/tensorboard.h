@@ -30,7 +30,6 @@
 #include <string_view>
 #include <utility>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/metrics_sink.h"
 #include "tools/output/append_whole.h"

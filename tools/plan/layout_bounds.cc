@@ -1,8 +1,6 @@
 #include "tools/plan/layout_bounds.h"
 
 #include <algorithm>
-#include <utility>
-#include <vector>
 
 #include "layers/parameter_store.h"
 #include "pipeline/layout/pipeline_layout.h"

@@ -12,6 +12,7 @@
 #include "pipeline/schedule/schedule_print.h"
 #include "pipeline/schedule/schedule_replay.h"
 #include "runtime/status_macros.h"
+#include "tools/commands.h"
 #include "tools/tool_exit_code.h"
 
 namespace hadal {

@@ -11,7 +11,6 @@
 
 #include "absl/status/statusor.h"
 #include "pipeline/schedule/schedule.h"
-#include "tools/command_line.h"
 
 namespace hadal {
 
@@ -26,8 +25,5 @@ struct ScheduleCommandOptions {
 
 // Returns the text to print. Errors: those of MakeSchedules, DrawSchedule and CheckSchedule.
 absl::StatusOr<std::string> PrintSchedule(const ScheduleCommandOptions& options);
-
-// Registers the subcommand; its callback stores the exit code.
-void AddScheduleCommand(Command app, int& exit_code);
 
 }  // namespace hadal

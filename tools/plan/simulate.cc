@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "runtime/files.h"
 #include "runtime/status_macros.h"
+#include "tools/commands.h"
 #include "tools/output/run_record.h"
 #include "tools/output/work_progress.h"
 #include "tools/python_child.h"

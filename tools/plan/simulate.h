@@ -25,7 +25,6 @@
 
 #include "absl/status/statusor.h"
 #include "pipeline/schedule/schedule.h"
-#include "tools/command_line.h"
 #include "tools/plan/step_breakdown.h"
 #include "tools/plan/step_costs.h"
 
@@ -81,8 +80,5 @@ absl::StatusOr<SimulateOptions> SimulateOptionsFromPlan(const std::string& json,
 // Takes shape and costs from the middle step of a run's trace.  Errors: ReadRun's; NotFound if the run has no trace or
 // no config.
 absl::StatusOr<SimulateOptions> SimulateOptionsFromRun(const std::string& directory);
-
-// Registers the subcommand.
-void AddSimulateCommand(Command app, int& exit_code);
 
 }  // namespace hadal

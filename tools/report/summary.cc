@@ -10,6 +10,7 @@
 #include "runtime/files.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
+#include "tools/commands.h"
 #include "tools/python_child.h"
 #include "tools/tool_exit_code.h"
 
@@ -107,6 +108,14 @@ void AddSummaryCommand(Command app, int& exit_code) {
   command.Runs([arguments, &exit_code] { exit_code = EndTool("summary", FormatSummary(*arguments)); });
 }
 
+// `hadal report RUN…` draws runs as one HTML page: diagnoses, curves, translations, depth, times, memory, scaling.
+//
+//   hadal report run                              run/report.html, .json and .md
+//   hadal report run --profile here.textproto     with predictions, as `hadal summary`; --machine likewise
+//   hadal report run1 run2 run4 --out scaling     scaling.html, .json and .md: compares the runs
+// pyhadal (tools/python/pyhadal/report.py) draws the numbers of `hadal summary --format json`. The page is one file
+// without scripts; the JSON is the summary's, the Markdown has its tables.
+// Exit codes: 0, 1 a file cannot be written, 2 usage, or a Python package is missing.
 void AddReportCommand(Command app, int& exit_code) {
   Command command = app.AddCommand("report", "Draw runs, their time and their scaling as one HTML file");
   auto arguments = std::make_shared<SummaryArguments>();

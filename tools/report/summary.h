@@ -14,9 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "tools/command_line.h"
 #include "tools/output/run_record.h"
 #include "tools/plan/cost_files.h"
 #include "tools/report/run_summary.h"
@@ -64,20 +62,5 @@ std::string SummaryToCsv(const Summary& summary);
 
 // Writes a run's summary to its report.txt. Errors: those of MakeSummary; file errors.
 absl::Status WriteRunReport(const std::string& run_directory);
-
-// Registers the subcommand.
-void AddSummaryCommand(Command app, int& exit_code);
-
-// `hadal report RUN…` draws runs as one HTML page: diagnoses, curves, translations, depth, times, memory, scaling.
-//
-//   hadal report run                              run/report.html, .json and .md
-//   hadal report run --profile here.textproto     with predictions, as `hadal summary`; --machine likewise
-//   hadal report run1 run2 run4 --out scaling     scaling.html, .json and .md: compares the runs
-// pyhadal (tools/python/pyhadal/report.py) draws the numbers of `hadal summary --format json`. The page is one file
-// without scripts; the JSON is the summary's, the Markdown has its tables.
-// Exit codes: 0, 1 a file cannot be written, 2 usage, or a Python package is missing.
-
-// Registers the subcommand.
-void AddReportCommand(Command app, int& exit_code);
 
 }  // namespace hadal

@@ -22,7 +22,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "launch/task_launcher.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"

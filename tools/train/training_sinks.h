@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "launch/device_choice.h"
 #include "launch/time_limit.h"

@@ -201,12 +201,9 @@ void AddEmbedCommand(Command app, int& exit_code) {
   Command command = app.AddCommand("embed", "Write the sentence vectors of an encoder alone");
   auto options = std::make_shared<EmbedOptions>();
   AddCheckpointOption(command, options->checkpoint);
-  command.AddOption("-i,--input", options->input, "Sentences, or JSON Lines").Required().ValueName("FILE");
-  command.AddOption("--text-field", options->text_field, "Field of JSON Lines that is the text")
-      .ValueName("NAME")
-      .ShowDefault();
-  command.AddOption("-o,--out", options->output, "NumPy array [lines, d_model] (default: JSON arrays, printed)")
-      .ValueName("FILE");
+  command.AddOption("-i,--input FILE", options->input, "Sentences, or JSON Lines").Required();
+  command.AddOption("--text-field NAME", options->text_field, "Field of JSON Lines that is the text").ShowDefault();
+  command.AddOption("-o,--out FILE", options->output, "NumPy array [lines, d_model] (default: JSON arrays, printed)");
   command.AddChoice<Pooling>("--pooling", options->pooling, "What a vector is (default: mean)",
                              {{"mean", Pooling::kMean}, {"first", Pooling::kFirst}});
   command.AddFlag("--overwrite", options->overwrite, "Replace FILE, if it is an array");

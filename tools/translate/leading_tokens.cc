@@ -79,7 +79,7 @@ absl::StatusOr<DirectionTags> FindDirectionTags(const ModelCheckpoint& checkpoin
 }
 
 void AddDirectionOptions(Command command, const char* help, std::string& direction, std::optional<LanguageTags>& tags) {
-  command.AddOption("--direction", direction, help).ValueName("SOURCE-TARGET");
+  command.AddOption("--direction SOURCE-TARGET", direction, help);
   AddTagsOption(command, tags, "the model's");
 }
 

@@ -18,6 +18,7 @@
 #include "runtime/data/word_errors.h"
 #include "runtime/status_macros.h"
 #include "runtime/text.h"
+#include "tools/commands.h"
 #include "tools/corpus/text_lines.h"
 #include "tools/tool_exit_code.h"
 

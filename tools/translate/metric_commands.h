@@ -14,7 +14,6 @@
 
 #include "absl/status/status.h"
 #include "runtime/data/bleu.h"
-#include "tools/command_line.h"
 
 namespace hadal {
 
@@ -38,10 +37,5 @@ struct MetricOptions {
 // number), is empty, or has another number of lines than the hypotheses, or if WER is given several references.
 absl::Status RunMetric(const MetricOptions& options, std::istream& standard_input, std::ostream& out,
                        std::ostream& log);
-
-// Register the subcommands; these store 0, 1 (error) or 2 (bad usage) in `exit_code`.
-void AddBleuCommand(Command app, int& exit_code);
-void AddChrfCommand(Command app, int& exit_code);
-void AddWerCommand(Command app, int& exit_code);
 
 }  // namespace hadal

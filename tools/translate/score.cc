@@ -416,16 +416,11 @@ absl::Status RunScore(const ScoreOptions& options, Communicator& communicator, c
 
 void AddScoreOptions(Command command, ScoreOptions& options) {
   AddCheckpointOption(command, options.checkpoint);
-  command
-      .AddOption("-s,--source", options.source,
-                 "Source sentences, one per line; of speech: prefix of features; none for a language model")
-      .ValueName("FILE");
-  command.AddOption("-t,--target", options.target, "Translations, one per line; or plain text")
-      .Required()
-      .ValueName("FILE");
+  command.AddOption("-s,--source FILE", options.source,
+                    "Source sentences, one per line; of speech: prefix of features; none for a language model");
+  command.AddOption("-t,--target FILE", options.target, "Translations, one per line; or plain text").Required();
   command.AddFlag("--ids", options.ids, "The target is token ids, with spaces between them");
-  command.AddOption("--text-field", options.text_field, "Field of a target in JSON Lines that is the text")
-      .ValueName("NAME")
+  command.AddOption("--text-field NAME", options.text_field, "Field of a target in JSON Lines that is the text")
       .ShowDefault();
   command.AddFlag("--documents", options.documents, "Blank lines, not lines, separate the texts of a plain target");
   command.AddOption("-o,--out", options.output,

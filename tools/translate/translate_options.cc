@@ -23,10 +23,9 @@ void AddSpeedOptions(Command command, TranslateOptions& options) {
   command.AddNumber("--batch", decoder.sentences, "Sentences decoded together; 0: as memory allows", 0, 1 << 20);
   command
       .AddSetter<int64_t>(
-          "--cache-mib", [&decoder](const int64_t& mib) { decoder.cache_limit_bytes = mib << 20; },
+          "--cache-mib MIB", [&decoder](const int64_t& mib) { decoder.cache_limit_bytes = mib << 20; },
           "Limit of a rank's caches (default: 512, or what one sentence needs)")
-      .InRange(int64_t{1}, int64_t{1} << 24)
-      .ValueName("MIB");
+      .InRange(int64_t{1}, int64_t{1} << 24);
   command.AddNumber("--buffer", options.buffer_lines, "Lines read at a time", int64_t{1}, int64_t{1} << 32);
   command.AddOption("--threads", options.threads, "CPU threads per rank (default: its share of the CPUs)")
       .InRange(0, 1024);
@@ -82,10 +81,8 @@ void AddTranslateOptions(Command command, TranslateOptions& options) {
   command.AddOption("-o,--out", options.output,
                     "File of translations, FILE.partial until it is whole (default: standard output)");
   AddOverwrite(command, options);
-  command
-      .AddOption("--prefix", options.prefixes,
-                 "What each output must begin with, one per line: text or a tag, as __de__")
-      .ValueName("FILE");
+  command.AddOption("--prefix FILE", options.prefixes,
+                    "What each output must begin with, one per line: text or a tag, as __de__");
   AddDirectionOptions(command, "Languages of a model with tags, as en-de; the output's text is without its tag",
                       options.direction, options.tags);
   AddBeamOptions(command, options.beam);
@@ -107,19 +104,15 @@ void AddSampleOptions(Command command, TranslateOptions& options) {
   options.beam.temperature = 1;
   options.beam.max_length_b = 200;
   AddCheckpointOption(command, options.checkpoint);
-  command
-      .AddOption("-p,--prompts", options.input,
-                 "Prompts to continue, one per line; - is standard input (default: one empty prompt)")
-      .ValueName("FILE");
+  command.AddOption("-p,--prompts FILE", options.input,
+                    "Prompts to continue, one per line; - is standard input (default: one empty prompt)");
   command.AddOption("-o,--out", options.output,
                     "File of texts, FILE.partial until it is whole (default: standard output)");
   AddOverwrite(command, options);
   command.AddNumber("--nbest", options.nbest, "Texts drawn per prompt", 1, 64);
-  command
-      .AddOption("--max-len", options.beam.max_length_b,
-                 "Longest text in tokens, its prompt included (default: 200, or what the model's positions allow)")
-      .ValueName("INT");
-  command.AddOption("--min-len", options.beam.min_length, "Fewest tokens of a text (default: 1)").ValueName("INT");
+  command.AddOption("--max-len INT", options.beam.max_length_b,
+                    "Longest text in tokens, its prompt included (default: 200, or what the model's positions allow)");
+  command.AddOption("--min-len INT", options.beam.min_length, "Fewest tokens of a text (default: 1)");
   command.AddFlag("--ids", options.ids, "Prompts and texts are token ids, with spaces between them");
   AddCommonOptions(command, options);
 }
@@ -150,40 +143,26 @@ absl::StatusOr<BeamOptions> ChosenBeam(const BeamChoices& choices, int32_t nbest
 }
 
 void AddBeamOptions(Command command, BeamChoices& choices) {
-  command.AddOption("--beam", choices.beam, "Hypotheses kept (default: decode.beam of the checkpoint's config)")
-      .InRange(1, 64)
-      .ValueName("INT");
-  command
-      .AddOption("--length-penalty", choices.length_penalty,
-                 "Exponent of the length in the score; higher is longer (default: its decode.length_penalty)")
-      .ValueName("FLOAT");
-  command
-      .AddOption("--max-len-a", choices.max_length_a,
-                 "Longest translation: a times the source's tokens + b (default: its decode.max_length_a)")
-      .ValueName("FLOAT");
-  command
-      .AddOption("--max-len-b", choices.max_length_b,
-                 "The b of --max-len-a, in tokens (default: its decode.max_length_b)")
-      .ValueName("FLOAT");
-  command.AddOption("--min-len", choices.min_length, "Fewest tokens of a translation (default: 1)").ValueName("INT");
-  command
-      .AddOption("--no-repeat-ngram", choices.no_repeat_ngram,
-                 "No sequence of N tokens occurs twice; 0: any may (default: its decode.no_repeat_ngram)")
-      .ValueName("N");
+  command.AddOption("--beam INT", choices.beam, "Hypotheses kept (default: decode.beam of the checkpoint's config)")
+      .InRange(1, 64);
+  command.AddOption("--length-penalty FLOAT", choices.length_penalty,
+                    "Exponent of the length in the score; higher is longer (default: its decode.length_penalty)");
+  command.AddOption("--max-len-a FLOAT", choices.max_length_a,
+                    "Longest translation: a times the source's tokens + b (default: its decode.max_length_a)");
+  command.AddOption("--max-len-b FLOAT", choices.max_length_b,
+                    "The b of --max-len-a, in tokens (default: its decode.max_length_b)");
+  command.AddOption("--min-len INT", choices.min_length, "Fewest tokens of a translation (default: 1)");
+  command.AddOption("--no-repeat-ngram N", choices.no_repeat_ngram,
+                    "No sequence of N tokens occurs twice; 0: any may (default: its decode.no_repeat_ngram)");
 }
 
 void AddSamplingOptions(Command command, BeamChoices& choices) {
-  command
-      .AddOption("--temperature", choices.temperature,
-                 "Draw tokens from the model's distribution; below 1 sharper (default when drawing: 1)")
-      .ValueName("FLOAT");
-  command.AddOption("--top-k", choices.top_k, "Draw from the K most likely tokens (default when drawing: 0, all)")
-      .ValueName("INT");
-  command
-      .AddOption("--top-p", choices.top_p,
-                 "Draw from the most likely tokens that reach probability P (default when drawing: 1)")
-      .ValueName("FLOAT");
-  command.AddOption("--seed", choices.seed, "Seed of the draws (default: 1)").ValueName("UINT");
+  command.AddOption("--temperature FLOAT", choices.temperature,
+                    "Draw tokens from the model's distribution; below 1 sharper (default when drawing: 1)");
+  command.AddOption("--top-k INT", choices.top_k, "Draw from the K most likely tokens (default when drawing: 0, all)");
+  command.AddOption("--top-p FLOAT", choices.top_p,
+                    "Draw from the most likely tokens that reach probability P (default when drawing: 1)");
+  command.AddOption("--seed UINT", choices.seed, "Seed of the draws (default: 1)");
 }
 
 }  // namespace hadal

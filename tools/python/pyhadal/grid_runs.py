@@ -282,7 +282,7 @@ class Runner:
         if plan.get("changes") and not self._accept:
             self.changed += 1
             self._say(index, f"not run; {directory} holds a run of another config:\n{plan['changes']}"
-                      "Remove the directory to run it anew, or give --accept-changes to go on with it.")
+                      "Remove the directory to run it again, or give --accept-changes to continue with it.")
         elif finished and plan.get("limits") is False and not plan["changes"]:
             self.finished += 1
             self._say(index, f"{state['end']} before")

@@ -119,7 +119,7 @@ class _Job:
                 watcher.take(events)
             except Refusal as refusal:
                 self._watchers.remove(watcher)
-                warnings.warn(f"{refusal}; the run goes on without it", stacklevel=4)
+                warnings.warn(f"{refusal}; the run continues without it", stacklevel=4)
 
     def end(self) -> None:
         """Leaves nothing running, however the wait has ended."""

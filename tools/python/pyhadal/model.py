@@ -53,7 +53,7 @@ class ModelCommands:
     def hypotheses(self, sentences: "Sequence[str]", *, nbest: int = 1, **options: Any) -> "list[list[Hypothesis]]":
         """Translates sentences: for each, in order, at most `nbest` hypotheses, best first; none for an empty sentence.
 
-        With `temperature`, `top_k` or `top_p` they are drawn: the draws go on from call to call, and begin anew after `close`.
+        With `temperature`, `top_k` or `top_p` they are drawn: the draws continue from call to call, and restart after `close`.
         Raises Refusal, in the program's words: a sentence that is too long (`on_long="skip"` gives none for it), a model that
         does not translate, a bad option.
         """
@@ -65,7 +65,7 @@ class ModelCommands:
 
     def sample(self, prompts: "Sequence[str]" = ("",), *, count: int = 1, **options: Any) -> "list[list[str]]":
         """Draws `count` continuations of each prompt from a language model: for each, in order, the texts with their prompt, by score.
-        Options: `temperature`, `top_k`, `top_p`, `seed`, `max_len`. The draws go on from call to call. Errors: as `hypotheses`."""
+        Options: `temperature`, `top_k`, `top_p`, `seed`, `max_len`. The draws continue from call to call. Errors: as `hypotheses`."""
         outputs = self._outputs("sample", prompts, {**options, "nbest": count, "prompts": "-"})
         return [[hypothesis.text for hypothesis in found] for found in outputs]
 
