@@ -73,8 +73,12 @@ std::vector<CheckpointEntry> MemoryCopies::Copies() const {
   return ListCheckpoints(place_).value_or(std::vector<CheckpointEntry>());
 }
 
-void MemoryCopies::Announce(const std::string& attempt) const {
-  if (!leads() || Copies().empty()) return;
+void MemoryCopies::Announce(const std::string& attempt, int64_t step) const {
+  const std::vector<CheckpointEntry> copies = leads() ? Copies() : std::vector<CheckpointEntry>();
+  if (copies.empty()) return;
+  for (const CheckpointEntry& copy : copies) {
+    if (copy.step > step) RemoveTree(copy.directory).IgnoreError();
+  }
   ReplaceFile(AttemptPath(), absl::StrCat(attempt_, "\n", attempt), attempt).IgnoreError();
 }
 

@@ -40,9 +40,10 @@ class MemoryCopies {
   // that it lacks, so that any layout can load it: every host then holds the whole state, at first twice what it
   // lacked. `directory`: of the copy, on this host; unchanged if there is none.
   absl::Status Fetch(int64_t before_step, std::string& directory);
-  // Lets copies that count still count if `attempt` ends between its claim of the run directory, which comes after this
-  // call on all ranks, and Claim. Without effect if the file cannot be written.
-  void Announce(const std::string& attempt) const;
+  // Lets copies up to `step`, from which `attempt` continues, still count if it ends between its claim of the run
+  // directory, which comes after this call on all ranks, and Claim; removes later ones. Without effect if the file
+  // cannot be written.
+  void Announce(const std::string& attempt, int64_t step) const;
   // Makes this host's directory belong to `attempt`, which continues from `step`. Keeps copies up to that step if Fetch
   // has found that they count.
   absl::Status Claim(const std::string& attempt, int64_t step);

@@ -153,7 +153,7 @@ absl::Status TrainingCheckpoints::Claim(int64_t step) {
                                                                        .muon = state_.plan().muon_steps > 0,
                                                                        .retention = options_.retention});
   if (copies_ != nullptr) {
-    copies_->Announce(attempt_);
+    copies_->Announce(attempt_, step);
     HADAL_RETURN_IF_ERROR(collectives_.AllOk(absl::OkStatus(), "announcing the claim to the copies in memory"));
   }
   absl::Status claimed = rank_ == 0 ? ClaimHere(step) : absl::OkStatus();
