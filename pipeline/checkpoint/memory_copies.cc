@@ -32,7 +32,6 @@ namespace {
 
 constexpr std::string_view kWhat = "copies in memory";
 constexpr int64_t kMessageBytes = int64_t{256} << 20;
-constexpr int64_t kMaxAttemptBytes = 4096;
 
 }  // namespace
 
@@ -69,8 +68,8 @@ absl::Status MemoryCopies::MakePlace() const {
 
 std::vector<CheckpointEntry> MemoryCopies::Copies() const {
   if (attempt_.empty() || !MakePlace().ok()) return {};
-  const std::string text = ReadFile(AttemptPath(), kMaxAttemptBytes).value_or("");
-  const std::vector<std::string> attempts = absl::StrSplit(text, '\n');
+  const std::vector<std::string> attempts =
+      absl::StrSplit(ReadFile(AttemptPath(), kMaxManifestBytes).value_or(""), '\n');
   if (!std::ranges::count(attempts, attempt_)) return {};
   return ListCheckpoints(place_).value_or(std::vector<CheckpointEntry>());
 }
@@ -93,9 +92,7 @@ absl::Status MemoryCopies::Claim(const std::string& attempt, int64_t step) {
   return WriteAttempt();
 }
 
-absl::Status MemoryCopies::WriteAttempt() const {
-  return ReplaceFile(AttemptPath(), attempt_, attempt_);
-}
+absl::Status MemoryCopies::WriteAttempt() const { return ReplaceFile(AttemptPath(), attempt_, attempt_); }
 
 void MemoryCopies::Remove() {
   if (leads() && MakePlace().ok()) RemoveTree(place_).IgnoreError();
