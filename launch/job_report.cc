@@ -93,9 +93,8 @@ JobReport ParseJobReport(const std::string& text) {
 }
 
 std::string MetricsOfLastStart(const std::string& run_directory) {
-  constexpr int64_t kMostBytes = int64_t{1} << 26;  // the steps of one start are rarely more
   std::ifstream file(JoinPath(run_directory, kMetricsName), std::ios::binary | std::ios::ate);
-  file.seekg(std::max<int64_t>(0, file.tellg() - kMostBytes));
+  file.seekg(std::max<int64_t>(0, file.tellg() - (int64_t{1} << 26)));
   const std::string text(std::istreambuf_iterator<char>(file), {});
   return text.substr(std::min(text.size(), text.rfind(R"({"event":"run",)")));
 }
@@ -107,7 +106,8 @@ bool FurthestStep::Advance(const JobReport& report) {
   const bool reports = report.start >= 0;
   if (reports && first_ < 0) first_ = step_ = report.start;
   if (reports) run_directory_ = report.run_directory;
-  const int64_t saved = report.saved >= 0 ? report.saved : LatestStep(run_directory_);
+  const bool goes_back = asked_ && report.saved >= 0 && report.saved <= first_;  // latest may be of another run
+  const int64_t saved = std::max(report.saved, goes_back ? -1 : LatestStep(run_directory_));
   if (saved >= 0) saved_ = saved;
   copied_ = reports ? report.copied : std::max(copied_, CopiedStep(run_directory_));
   if (asked_ && saved_ <= first_) copied_ = -1;
