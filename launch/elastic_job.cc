@@ -1,7 +1,5 @@
 #include "launch/elastic_job.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -45,12 +43,10 @@ bool IsHere(const std::string& host) {
   return host == "localhost" || absl::EqualsIgnoreCase(host.substr(0, host.find('.')), here.substr(0, here.find('.')));
 }
 
-// Whether the names are the same but for a user, upper case and a domain: user@H1 and h1.example.
-bool IsSame(absl::string_view a, absl::string_view b) {
-  a.remove_prefix(a.find('@') + 1);
-  b.remove_prefix(b.find('@') + 1);
-  return absl::StartsWithIgnoreCase(absl::StrCat(a, "."), absl::StrCat(b, ".")) ||
-         absl::StartsWithIgnoreCase(absl::StrCat(b, "."), absl::StrCat(a, "."));
+// user@H1, h1 and h1.example are one host.
+bool IsSame(const std::string& a, const std::string& b) {
+  const auto key = [](const std::string& name) { return absl::StrCat(name.substr(name.find('@') + 1), "."); };
+  return absl::StartsWithIgnoreCase(key(a), key(b)) || absl::StartsWithIgnoreCase(key(b), key(a));
 }
 
 // The nodes of this Slurm job, as a hostfile. Of uneven tasks, "2(x3),1", slots= is no number.
@@ -137,20 +133,22 @@ absl::Status ElasticJob::Prepare(const std::vector<std::string>& command) {
   return PlanFor(hosts);
 }
 
+std::string ElasticJob::ProbeOf(const ElasticHost& host) const {
+  const std::string usual = options_.hosts == kSlurm ? kSlurmProbe : kSshProbe;
+  return absl::StrReplaceAll(options_.probe.empty() ? usual : options_.probe, {{"{host}", host.name}});
+}
+
 void ElasticJob::Probe(const Hosts& known) {
   since_round_.Restart();
   absl::StatusOr<Hosts> hosts = ReadHosts(options_.hosts);
   round_.emplace(Round{.status = hosts.status(), .deadline = Deadline(kProbeLimit)});
   if (hosts.ok()) round_->hosts = *std::move(hosts);
   most_hosts_ = std::ssize(round_->hosts);
-  const std::string usual = options_.hosts == kSlurm ? kSlurmProbe : kSshProbe;
   for (const ElasticHost& host : round_->hosts) {
-    const std::string command =
-        absl::StrReplaceAll(options_.probe.empty() ? usual : options_.probe, {{"{host}", host.name}});
     round_->probes.emplace_back();
     if (std::ranges::find(known, host) != known.end() || (options_.probe.empty() && IsHere(host.name))) {
       round_->answered.push_back(host);
-    } else if (auto started = ChildProcess::Start({"sh", "-c", command}, "/dev/null"); started.ok()) {
+    } else if (auto started = ChildProcess::Start({"sh", "-c", ProbeOf(host)}, "/dev/null"); started.ok()) {
       round_->probes.back().emplace(*std::move(started));
     }
   }
@@ -185,8 +183,10 @@ ElasticJob::Found ElasticJob::Poll() {
   const std::optional<Round> round = EndedRound();
   if (!round) return Found::kNothingYet;
   if (const absl::Status status = round->status.ok() ? PlanFor(round->answered) : round->status; !status.ok()) {
-    log_ << "hadal supervise: too few hosts answer (" << Names(round->answered, " ") << "): " << status.message()
-         << std::endl;
+    log_ << "hadal supervise: too few hosts answer (" << Names(round->answered, " ") << "): " << status.message();
+    const auto [silent, _] = std::ranges::mismatch(round->hosts, round->answered);
+    if (silent != round->hosts.end()) log_ << "; to see why " << silent->name << " does not: " << ProbeOf(*silent);
+    log_ << std::endl;
     return Found::kTooFew;
   }
   return last_.hosts == planned_.hosts ? Found::kSame : Found::kOther;
@@ -246,12 +246,9 @@ void ElasticJob::End(const std::string& why, bool crashed) {
   }
   line["end"] = why;
   // A run that has not begun has no directory, and gets none.
-  const std::string path = JoinPath(run_directory_, kIncarnationsName);
-  const bool begun = PathExists(JoinPath(run_directory_, kMetricsName));
-  const FileDescriptor file(begun ? open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666)
-                                  : -1);
-  const std::string text = line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-  if (file.valid()) WriteAll(file, text, path).IgnoreError();
+  if (!PathExists(JoinPath(run_directory_, kMetricsName))) return;
+  std::ofstream(JoinPath(run_directory_, kIncarnationsName), std::ios::app)
+      << line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << std::endl;
 }
 
 void ElasticJob::Log(const char* what) const {

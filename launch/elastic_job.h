@@ -79,6 +79,7 @@ class ElasticJob {
     ElasticLayout layout;
   };
 
+  std::string ProbeOf(const ElasticHost& host) const;  // the command
   std::optional<Round> EndedRound();
   // Plans, unless the planner was last asked for the same hosts.
   absl::Status PlanFor(const std::vector<ElasticHost>& hosts);

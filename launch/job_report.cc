@@ -93,37 +93,34 @@ JobReport ParseJobReport(const std::string& text) {
 }
 
 std::string MetricsOfLastStart(const std::string& run_directory) {
-  constexpr int64_t kMostBytes = int64_t{1} << 26;  // the steps of one start are rarely more
   std::ifstream file(JoinPath(run_directory, kMetricsName), std::ios::binary | std::ios::ate);
-  file.seekg(std::max<int64_t>(0, file.tellg() - kMostBytes));
-  std::string text(std::istreambuf_iterator<char>(file), {});
-  const size_t start = text.rfind(R"({"event":"run",)");
-  return start == std::string::npos ? "" : text.substr(start);
+  file.seekg(std::max<int64_t>(0, file.tellg() - (int64_t{1} << 26)));
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  return text.substr(std::min(text.size(), text.rfind(R"({"event":"run",)")));
 }
 
-FurthestStep::FurthestStep(std::string run_directory)
-    : run_directory_(std::move(run_directory)), saved_(LatestStep(run_directory_)), step_(saved_) {}
+FurthestStep::FurthestStep(std::string run_directory, bool asked)
+    : run_directory_(std::move(run_directory)), asked_(asked), saved_(LatestStep(run_directory_)), step_(saved_) {}
 
 bool FurthestStep::Advance(const JobReport& report) {
   const bool reports = report.start >= 0;
-  if (reports && !reported_) step_ = report.start;
-  reported_ = reported_ || reports;
+  if (reports && first_ < 0) first_ = step_ = report.start;
   if (reports) run_directory_ = report.run_directory;
-  const int64_t latest = LatestStep(run_directory_);
-  if (report.saved >= 0 || latest >= 0) saved_ = report.saved >= 0 ? report.saved : latest;
-  copied_ = std::max(report.copied, reports ? -1 : std::max(copied_, CopiedStep(run_directory_)));
-  const int64_t furthest = std::max(saved_, copied_);
-  const bool advanced = furthest > step_;
-  step_ = std::max(step_, furthest);
-  return advanced;
+  const bool goes_back = asked_ && report.saved >= 0 && report.saved <= first_;  // latest may be of another run
+  const int64_t saved = std::max(report.saved, goes_back ? -1 : LatestStep(run_directory_));
+  if (saved >= 0) saved_ = saved;
+  copied_ = reports ? report.copied : std::max(copied_, CopiedStep(run_directory_));
+  if (asked_ && saved_ <= first_) copied_ = -1;
+  const int64_t before = step_;
+  step_ = std::max({step_, saved_, copied_});
+  return step_ > before;
 }
 
 std::string FurthestStep::Describe() const {
-  std::string text = saved_ > 0    ? absl::StrCat("step ", saved_, " of ", run_directory_)
-                     : saved_ == 0 ? "the beginning"
-                                   : "its newest checkpoint or the beginning";
-  if (copied_ > saved_) absl::StrAppend(&text, " (step ", copied_, " if the hosts still have that copy in memory)");
-  return text;
+  const std::string copy =
+      copied_ > saved_ ? absl::StrCat(" (step ", copied_, " if the hosts still have that copy in memory)") : "";
+  if (saved_ > 0) return absl::StrCat("step ", saved_, " of ", run_directory_, copy);
+  return (saved_ == 0 ? "the beginning" : "its newest checkpoint or the beginning") + copy;
 }
 
 }  // namespace hadal

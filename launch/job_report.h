@@ -3,8 +3,7 @@
 //
 //   start 40 /home/u/runs/first    rank 0 starts (step 0) or resumes in this run directory, after step 40
 //   saved 60                       rank 0 has committed the checkpoint of step 60
-//   copied 70                      a copy of step 70 is in the memory of the hosts; before `start 70 …`: rank 0
-//                                  resumes from that copy
+//   copied 70                      a copy of step 70 is in its hosts' memory; before `start 70`: rank 0 resumes from it
 //   end 85                         a rank ends with exit code 85
 //
 // The supervisor creates the file for each start of the job, and reads it when the job has ended. mpirun and job
@@ -45,30 +44,30 @@ struct JobReport {
 // Parses the contents of the file. Ignores malformed and incomplete lines.
 JobReport ParseJobReport(const std::string& text);
 
-// Returns the lines of RUN/metrics.jsonl from its last start on, out of the last 64 MB of the file; "": none.
+// Returns RUN/metrics.jsonl from its last start on, out of the last 64 MB; "": there is none.
 std::string MetricsOfLastStart(const std::string& run_directory);
 
-// What is saved, over all starts of the job by one supervisor: checkpoints, and copies in memory, which may be lost
-// with their hosts.
+// The furthest step that is saved in a checkpoint or copied to memory, over all starts of the job by one supervisor.
 class FurthestStep {
  public:
-  // `run_directory`: the run's until a start has reported another. Of a start that has reported nothing (its rank 0 is
-  // on another host, or did not begin), RUN/checkpoints/latest and metrics.jsonl count.
-  explicit FurthestStep(std::string run_directory);
+  // `run_directory`: as long as no start has reported another. Of a start without a report (rank 0 is on another host,
+  // or did not begin) its checkpoints/latest and metrics.jsonl count.
+  // `asked`: the command names a checkpoint to resume from. Copies count only behind a later checkpoint then.
+  FurthestStep(std::string run_directory, bool asked);
 
-  // Must be called at the end of each start of the job, with its report. Returns whether that start has saved or copied
-  // a step beyond all earlier ones. Counts from the step at which the first start with a report resumed, so checkpoints
-  // that --resume CHECKPOINT has set aside do not count.
+  // Must be called at the end of each start of the job, with its report. Returns whether that start has saved a step
+  // beyond all earlier ones. Counts from the step at which the first start with a report resumed, so checkpoints that
+  // --resume CHECKPOINT has set aside do not count.
   bool Advance(const JobReport& report);
-  // Returns where the next start resumes: "step 60 of runs/first", "the beginning", or, if no checkpoint is known,
-  // both; behind it the step of a later copy in memory.
+  // Returns where the next start resumes, such as "step 60 of runs/first (step 70 if …)" or "the beginning".
   std::string Describe() const;
 
  private:
   std::string run_directory_;
+  const bool asked_;
   int64_t saved_, copied_ = -1;  // the newest checkpoint and copy; -1: none known
-  int64_t step_;                 // the furthest that was ever saved or copied
-  bool reported_ = false;
+  int64_t step_;
+  int64_t first_ = -1;  // where the first start with a report resumed
 };
 
 }  // namespace hadal

@@ -115,7 +115,10 @@ class Signals {
 class Supervisor {
  public:
   Supervisor(const SupervisorOptions& options, std::ostream& log)
-      : options_(options), log_(log), run_directory_(RunDirectoryOf(options.command)), furthest_(run_directory_) {
+      : options_(options),
+        log_(log),
+        run_directory_(RunDirectoryOf(options.command)),
+        furthest_(run_directory_, OptionValue(options.command, "--resume").value_or("auto") != "auto") {
     // The descendants of a guardian that was killed become children of this process.
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     if (options.elastic) elastic_.emplace(*options.elastic, run_directory_, log);
@@ -252,7 +255,7 @@ class Supervisor {
 
   int ReturnCode(SupervisorAction action) {
     if (action == SupervisorAction::kReturn85) {  // the last line, after the launcher's own about code 85
-      log_ << "hadal supervise: saved; the same command continues from " << furthest_.Describe() << std::endl;
+      log_ << "hadal supervise: the same command continues from " << furthest_.Describe() << std::endl;
       return kExitRequeue;
     }
     if (action == SupervisorAction::kReturnCode) return code_;

@@ -12,8 +12,8 @@
 //
 // launch/supervisor_state.h has the whole table of states and events. A newer checkpoint is one beyond the furthest
 // step saved so far under this supervisor. Rank 0 reports its run directory and its checkpoints (job_report.h), also
-// from within a job script. Of a rank 0 on another host, where the report's file does not exist, checkpoints/latest
-// and the owner's record (run_owner.h) of the command's --run-dir are read.
+// from within a job script. Of a rank 0 on another host, where the report's file does not exist, checkpoints/latest,
+// metrics.jsonl and the owner's record (run_owner.h) of the command's --run-dir are read.
 // mpirun alone turns Ctrl-C into a TERM that gives ranks two seconds, returns 137 for a killed rank, and may leave
 // ranks behind when it is killed. A guardian (guardian.h) runs each start in a session of its own and leaves no process
 // of it, even if the supervisor is killed. Limitation: the guardian acts on this host only. On other hosts Open MPI's

@@ -30,7 +30,6 @@ namespace {
 
 constexpr std::string_view kWhat = "copies in memory";
 constexpr int64_t kMessageBytes = int64_t{256} << 20;
-constexpr int64_t kMaxAttemptBytes = 4096;
 
 }  // namespace
 
@@ -67,8 +66,8 @@ absl::Status MemoryCopies::MakePlace() const {
 
 std::vector<CheckpointEntry> MemoryCopies::Copies() const {
   if (attempt_.empty() || !MakePlace().ok()) return {};
-  const std::string text = ReadFile(AttemptPath(), kMaxAttemptBytes).value_or("");
-  const std::vector<std::string> attempts = absl::StrSplit(text, '\n');
+  const std::vector<std::string> attempts =
+      absl::StrSplit(ReadFile(AttemptPath(), kMaxManifestBytes).value_or(""), '\n');
   if (!std::ranges::count(attempts, attempt_)) return {};
   return ListCheckpoints(place_).value_or(std::vector<CheckpointEntry>());
 }

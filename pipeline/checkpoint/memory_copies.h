@@ -3,8 +3,8 @@
 // of its own ranks and of the host before it.
 //
 //   FOLDER/hadal-<user id>-<checksum of run directory and host>/checkpoints/   one for each host, mode 0700
-//     attempt          the start of the job (run_owner.h) to whose history the copies belong; while the next start
-//                      claims the run directory, a second line with that start
+//     attempt          the start of the job (run_owner.h) to whose history the copies belong; on a second line the next
+//                      start, while it claims the run directory
 //     step_00000010/   rank_R.safetensors of both hosts' ranks, vocabularies, manifest.json of the whole checkpoint
 //
 // Two copies are kept; the older one gives its memory to the next. They outlive the ranks. A copy counts if each of its
@@ -40,9 +40,8 @@ class MemoryCopies {
   // that it lacks, so that any layout can load it: every host then holds the whole state, at first twice what it
   // lacked. `directory`: of the copy, on this host; unchanged if there is none.
   absl::Status Fetch(int64_t before_step, std::string& directory);
-  // Lets copies up to `step`, from which `attempt` continues, still count if it ends between its claim of the run
-  // directory, which comes after this call on all ranks, and Claim; removes later ones. Without effect if the file
-  // cannot be written.
+  // Before the run directory's claim, on all ranks: copies that count, up to `step`, from which `attempt` continues,
+  // still do if it then ends before Claim; later ones are removed.
   void Announce(const std::string& attempt, int64_t step) const;
   // Makes this host's directory belong to `attempt`, which continues from `step`. Keeps copies up to that step if Fetch
   // has found that they count.

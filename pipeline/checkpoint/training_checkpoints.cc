@@ -152,10 +152,8 @@ absl::Status TrainingCheckpoints::Claim(int64_t step) {
                                                                        .parameters = DescribeParameters(state_.plan()),
                                                                        .muon = state_.plan().muon_steps > 0,
                                                                        .retention = options_.retention});
-  if (copies_ != nullptr) {
-    copies_->Announce(attempt_, step);
-    HADAL_RETURN_IF_ERROR(collectives_.AllOk(absl::OkStatus(), "announcing the claim to the copies in memory"));
-  }
+  if (copies_ != nullptr) copies_->Announce(attempt_, step);
+  HADAL_RETURN_IF_ERROR(collectives_.AllOk(absl::OkStatus(), "announcing the claim"));
   absl::Status claimed = rank_ == 0 ? ClaimHere(step) : absl::OkStatus();
   if (claimed.ok() && state_.device() != nullptr && queue_ == nullptr) {
     absl::StatusOr<std::unique_ptr<SideQueue>> queue = SliceStaging::MakeQueue(*state_.device());

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "gtest/gtest.h"
+#include "gmock/gmock.h"
 #include "runtime/run_directory.h"
 #include "tests/support/temporary_directory.h"
 
@@ -78,7 +78,7 @@ TEST(JobReport, IgnoresWhatItCannotRead) {
 }
 
 TEST(FurthestStep, OnlyAStepBeyondAllEarlierStartsIsProgress) {
-  FurthestStep furthest("none");
+  FurthestStep furthest("none", /*asked=*/false);
   EXPECT_EQ(furthest.Describe(), "its newest checkpoint or the beginning");
   EXPECT_FALSE(furthest.Advance(StartAt(40, 40))) << "where the first start resumed";
   EXPECT_TRUE(furthest.Advance(StartAt(40, 60)));
@@ -90,7 +90,7 @@ TEST(FurthestStep, OnlyAStepBeyondAllEarlierStartsIsProgress) {
 }
 
 TEST(FurthestStep, ACopyInMemoryIsProgressAndMayBeLost) {
-  FurthestStep furthest("none");
+  FurthestStep furthest("none", /*asked=*/false);
   const std::string copy = " (step 70 if the hosts still have that copy in memory)";
   EXPECT_TRUE(furthest.Advance({.run_directory = "/r", .start = 0, .saved = 0, .copied = 70}));
   EXPECT_EQ(furthest.Describe(), "the beginning" + copy);
@@ -99,6 +99,15 @@ TEST(FurthestStep, ACopyInMemoryIsProgressAndMayBeLost) {
   EXPECT_EQ(furthest.Describe(), "the beginning" + copy);
   EXPECT_FALSE(furthest.Advance(StartAt(0, 60))) << "the copy was lost";
   EXPECT_EQ(furthest.Describe(), "step 60 of /r");
+}
+
+// Each start resumes from --resume CHECKPOINT until one has saved a later one, whatever was copied.
+TEST(FurthestStep, BehindANamedCheckpointCopiesCountAfterTheNext) {
+  FurthestStep furthest("none", /*asked=*/true);
+  EXPECT_FALSE(furthest.Advance({.run_directory = "/r", .start = 40, .saved = 40, .copied = 70}));
+  EXPECT_EQ(furthest.Describe(), "step 40 of /r");
+  EXPECT_TRUE(furthest.Advance({.run_directory = "/r", .start = 40, .saved = 60, .copied = 70}));
+  EXPECT_THAT(furthest.Describe(), ::testing::HasSubstr("(step 70 "));
 }
 
 class RunWithoutReports : public ::testing::Test {
@@ -113,7 +122,7 @@ class RunWithoutReports : public ::testing::Test {
 
 TEST_F(RunWithoutReports, LatestCountsWhereNothingIsReported) {
   PointLatestAt(80);
-  FurthestStep furthest(directory_.path());
+  FurthestStep furthest(directory_.path(), /*asked=*/false);
   EXPECT_FALSE(furthest.Advance({})) << "the step before this supervision";
   PointLatestAt(40);
   EXPECT_FALSE(furthest.Advance({}));
@@ -126,10 +135,10 @@ TEST_F(RunWithoutReports, LatestCountsWhereNothingIsReported) {
 // --resume step_00000040 sets aside 60 and 80, which are no progress of this job, nor its measure.
 TEST_F(RunWithoutReports, AReportReplacesLatestUntilRankZeroIsOnAnotherHost) {
   PointLatestAt(80);
-  FurthestStep furthest(directory_.path());
+  FurthestStep furthest(directory_.path(), /*asked=*/false);
   EXPECT_FALSE(furthest.Advance({})) << "a first start that crashed early";
   PointLatestAt(60);
-  EXPECT_TRUE(furthest.Advance({.run_directory = directory_.path(), .start = 40, .saved = 60}));
+  EXPECT_TRUE(furthest.Advance({.run_directory = directory_.path(), .start = 40, .saved = 40})) << "not reported yet";
   EXPECT_FALSE(furthest.Advance({}));
   PointLatestAt(80);
   EXPECT_TRUE(furthest.Advance({}));

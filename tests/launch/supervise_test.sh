@@ -53,7 +53,7 @@ job 'n=$(wc -l < starts); ln -sfn step_0000000$((n % 2)) run/checkpoints/latest;
 expect 6 "${supervise[@]}" -- bash job --run-dir run; starts 4
 # mpirun returns 1 when TERM is sent to it: the ranks have saved, or not.
 job "$reports"'report start 0 /r; report saved 20; report end 85; echo boxes; exit 1'; expect 85 "${supervise[@]}" -- bash job; starts 1
-[ "$(tail -n 1 out)" = "hadal supervise: saved; the same command continues from step 20 of /r" ] || fail "the last line is not about what is saved"
+[ "$(tail -n 1 out)" = "hadal supervise: the same command continues from step 20 of /r" ] || fail "the last line is not about what is saved"
 job "$reports"'report start 0 /r; exit 1'; expect 6 "${supervise[@]}" -- bash job; starts 3
 # A code alone is no end: Open MPI 5's mpirun returns 0 when it loses a host, and so does a script that ignores what its ranks return.
 job "$reports"'report start 0 /r; [ $n -eq 2 ] && report end 0; exit 0'; expect 0 "${supervise[@]}" -- bash job; starts 2
