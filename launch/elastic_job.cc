@@ -29,7 +29,7 @@ using Hosts = std::vector<ElasticHost>;
 constexpr char kSlurm[] = "slurm";
 constexpr char kSshProbe[] = "ssh -o BatchMode=yes -o ConnectTimeout=5 {host} true";
 constexpr char kSlurmProbe[] =
-    "scontrol show node {host} | grep -Eq 'State=(ALLOCATED|MIXED|IDLE)[+ ]' && srun --overlap -w {host} -N1 -n1 true";
+    "scontrol show node {host} | grep -Eq 'State=(ALLOCATED|MIXED|IDLE)[+ ]' && srun -w {host} -N1 -n1 true";
 constexpr int kMostSlots = 1'000'000;
 constexpr absl::Duration kProbeLimit = absl::Seconds(10);
 constexpr double kFaster = 0.99;  // a step on more hosts / the present one, at most
@@ -130,6 +130,8 @@ absl::Status ElasticJob::Prepare(const std::vector<std::string>& command) {
         "--hostfile {hostfile} hadal train run.textproto {layout}");
   }
   HADAL_ASSIGN_OR_RETURN(const Hosts hosts, ReadHosts(options_.hosts));
+  // For srun, also mpirun's: Slurm counts a step as running on a node that has started anew since.
+  if (options_.hosts == kSlurm) setenv("SLURM_OVERLAP", "1", /*overwrite=*/1);
   return PlanFor(hosts);
 }
 

@@ -49,8 +49,9 @@ class ElasticJob {
   ElasticJob(const ElasticOptions& options, std::string run_directory, std::ostream& log)
       : options_(options), run_directory_(std::move(run_directory)), log_(log) {}
 
-  // Plans the job for all of its hosts.  Errors: the planner's; InvalidArgument if `command` lacks {layout}, {ranks},
-  // or both {hostfile} and {hosts}, if HOSTS names no host, or if one has no slots=N or is named twice.
+  // Plans the job for all of its hosts. Under "slurm" sets SLURM_OVERLAP in the environment.  Errors: the planner's;
+  // InvalidArgument if `command` lacks {layout}, {ranks}, or both {hostfile} and {hosts}, if HOSTS names no host, or if
+  // one has no slots=N or is named twice.
   absl::Status Prepare(const std::vector<std::string>& command);
   // Starts to probe the hosts that are not in `known`, which count as answers.
   void Probe(const std::vector<ElasticHost>& known = {});

@@ -68,12 +68,14 @@ class SlurmLab(Lab):
         self.asked = time.monotonic()
         if (newest := newest_step(self.run)) > self.step:
             self.step, self.since_step = newest, 0
-        job = dict(re.findall(r"(JobState|BatchHost|NodeList)=(\S+)", self.slurm(f"scontrol show job {self.job}")))
+        job = dict(re.findall(r"(JobState|NumTasks|BatchHost|NodeList)=(\S+)", self.slurm(f"scontrol show job {self.job}")))
         state = job.get("JobState", "")
         if state == "RUNNING" and job.get("NodeList") not in ("h[1-2]", job.get("BatchHost")):
             print("the job runs without its script: requeueing it", file=sys.stderr, flush=True)
             self.orphans += 1
-            self.requeue()
+            self.slurm(f"scontrol requeue {self.job}")
+        if state == "PENDING" and job.get("NumTasks") != self.environment["HADAL_LEAST_TASKS"]:  # Slurm or an event has requeued it
+            self.slurm(f"scontrol update JobId={self.job} NumTasks={self.environment['HADAL_LEAST_TASKS']}")
         if state not in ("COMPLETED", "FAILED", "NODE_FAIL", "CANCELLED", "TIMEOUT"):
             return None
         if state == "COMPLETED" or self.since_step > MOST_SUBMISSIONS:
@@ -81,10 +83,6 @@ class SlurmLab(Lab):
         print(f"the job is {state}: submitting it again", file=sys.stderr, flush=True)
         self.submit()
         return None
-
-    def requeue(self) -> None:
-        update = f"scontrol update JobId={self.job} NumTasks={self.environment['HADAL_LEAST_TASKS']}"
-        self.slurm(f"scontrol requeue {self.job} && for try in 1 2 3 4 5; do {update} && break; sleep 1; done")  # Slurm may not take it at once
 
     def wait_for(self, host: str, state: str) -> None:
         """Waits until Slurm's state of a node matches `state`."""
@@ -113,7 +111,7 @@ class SlurmDisturber(Disturber):
     def disturb(self, kind: str, host: str) -> None:
         lab = self.slurm_lab
         if kind == "requeued":
-            lab.requeue()
+            lab.slurm(f"scontrol requeue {lab.job}")
         elif kind == "saved":
             lab.slurm(f"scancel --batch --signal=USR1 {lab.job}")
         elif kind == "set down":

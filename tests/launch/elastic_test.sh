@@ -89,6 +89,7 @@ printf '#!/bin/sh\n[ $# -lt 3 ] || echo "$3"\n' > scontrol; chmod +x scontrol
 slurm=(env PATH="$PWD:$PATH" "$hadal" supervise --elastic slurm "${made_up[@]}")
 SLURM_JOB_NODELIST= expect 2 "${slurm[@]}"; says "this is no Slurm job"
 SLURM_JOB_NODELIST=n SLURM_TASKS_PER_NODE='2(x3),1' expect 2 "${slurm[@]}"; says "slots=2(x3),1.*as --ntasks-per-node gives it"
+job 'echo "overlap $SLURM_OVERLAP"; '"$ends"; SLURM_JOB_NODELIST=$(hostname) SLURM_TASKS_PER_NODE=1 expect 0 "${slurm[@]}"; says "^overlap 1$"
 for same in h1 H1 user@h1 h1.example; do
   printf '%s slots=1\n' h1 h2 $same > hosts; expect 2 "${supervise[@]}" "${made_up[@]}"; says "$same slots=1.: each host is named once"
 done
