@@ -253,7 +253,7 @@ def soak(lab: Lab, hadal: str, arguments: argparse.Namespace) -> int:
     with open(work / "log", "wb") as log:
         job = subprocess.Popen([SUPPORT / "host_lab_agent", lab.other, command], env=lab.environment, cwd=work, stdout=log, stderr=log)
     draw = random.Random(arguments.seed)
-    places = sorted(draw.randrange(arguments.steps - 10) for _ in range(arguments.events))
+    places = sorted(draw.randrange(arguments.steps - arguments.steps // 20) for _ in range(arguments.events))
     code, events = disturb(job.poll, run, Disturber(lab, hadal, draw), iter(places))
     return verdict(lab, hadal, [] if code == 0 and newest_step(run) == arguments.steps else [f"exit code {code}"], events, arguments.events)
 
