@@ -6,7 +6,7 @@ set -euo pipefail
 folder=$(mktemp -d); trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/python"
 "$folder/python/bin/pip" install --quiet --no-compile --disable-pip-version-check torch==2.15.0 safetensors==0.8.0 numpy==2.4.6
-HOME=$folder CUDA_VISIBLE_DEVICES= "$folder/python/bin/python" - "$folder" <<'PYTHON'
+HOME=$folder CUDA_VISIBLE_DEVICES='' "$folder/python/bin/python" - "$folder" <<'PYTHON'
 import sys
 
 import torch
