@@ -187,7 +187,7 @@ ElasticJob::Found ElasticJob::Poll() {
   if (const absl::Status status = round->status.ok() ? PlanFor(round->answered) : round->status; !status.ok()) {
     log_ << "hadal supervise: too few hosts answer (" << Names(round->answered, " ") << "): " << status.message();
     const auto [silent, _] = std::ranges::mismatch(round->hosts, round->answered);
-    if (silent != round->hosts.end()) log_ << "; to see why " << silent->name << " does not: " << ProbeOf(*silent);
+    if (silent != round->hosts.end()) log_ << "\n  to see why not " << silent->name << ": " << ProbeOf(*silent);
     log_ << std::endl;
     return Found::kTooFew;
   }

@@ -67,7 +67,7 @@ echo "too few hosts are waited for"
 job '[ $(wc -l < starts) -gt 1 ] || { rm up/h2; exit 137; }; '"$ends"; up 1 2 3; : > out
 "${supervise[@]}" --back-off 0 -- bash job {hosts} {ranks} train small.textproto --set batch.sum_groups=6 {layout} > out 2>&1 & job=$!
 until_ grep -q "probing the hosts again in 1s" out
-says "too few hosts answer (h1 h3): "; says "batch.sum_groups"; says "to see why h2 does not: test -e up/h2"; says "the job crashed (exit code 137)"
+says "too few hosts answer (h1 h3): "; says "batch.sum_groups"; says "to see why not h2: test -e up/h2"; says "the job crashed (exit code 137)"
 up 1 2 3; wait $job; code=$?
 [ $code -eq 0 ] && [ "$(uniq starts)" = "h1,h2,h3" ] || fail "exit code $code, starts on $(cat starts)"
 
