@@ -13,8 +13,8 @@ Another MPI than the system's: PATH=ITS/bin:$PATH LD_LIBRARY_PATH=ITS/lib before
     requeued    scontrol requeue
     saved       USR1 to the job's script: the job saves and requeues itself
     disk full   the run's disk, for a while
-One node always stays. If Slurm ends the job, the same line is submitted again; if it lets it run without its script, it is requeued. What is compared, and lost seconds: elastic_soak.py.
-Needs root, iproute2, util-linux, munge, Slurm and Open MPI."""
+One node always stays. If Slurm ends the job, the same line is submitted again; if it lets it run without its script, it is requeued. What is
+compared, and lost seconds: elastic_soak.py. Needs root, iproute2, util-linux, munge, Slurm and Open MPI."""
 import argparse
 import contextlib
 import os
@@ -53,8 +53,7 @@ class SlurmLab(Lab):
 
     def slurm(self, command: str) -> str:
         words = [str(self.enter), self.other, command]
-        ended = subprocess.run(words, env=self.environment, cwd=self.work, stdout=subprocess.PIPE, check=False, text=True)
-        return ended.stdout.strip()
+        return str(subprocess.run(words, env=self.environment, cwd=self.work, stdout=subprocess.PIPE, check=False, text=True).stdout).strip()
 
     def submit(self) -> None:
         self.submissions, self.since_step = self.submissions + 1, self.since_step + 1
@@ -62,7 +61,7 @@ class SlurmLab(Lab):
         self.job = self.slurm(f"sbatch {options} {SCRIPT} soak.textproto stop.textproto --run-dir {self.run}")
 
     def poll(self) -> Optional[int]:
-        """Submits the job again if it has ended without success; returns its exit code, 0, once it has ended with success."""
+        """Does what a user would for the job; returns its exit code, 0, once it has ended with success."""
         if time.monotonic() < self.asked + 1:
             return None
         self.asked = time.monotonic()
@@ -79,7 +78,7 @@ class SlurmLab(Lab):
         if state not in ("COMPLETED", "FAILED", "NODE_FAIL", "CANCELLED", "TIMEOUT"):
             return None
         if state == "COMPLETED" or self.since_step > MOST_SUBMISSIONS:
-            return 0 if state == "COMPLETED" else 1
+            return int(state != "COMPLETED")
         print(f"the job is {state}: submitting it again", file=sys.stderr, flush=True)
         self.submit()
         return None
@@ -87,6 +86,7 @@ class SlurmLab(Lab):
     def wait_for(self, host: str, state: str) -> None:
         """Waits until Slurm's state of a node matches `state`."""
         while not re.fullmatch(state, self.slurm(f"sinfo -h -n {host} -o %t")):
+            self.poll()
             time.sleep(0.5)
 
     def close(self) -> None:
@@ -96,11 +96,8 @@ class SlurmLab(Lab):
 
 
 class SlurmDisturber(Disturber):
+    lab: SlurmLab
     longer_cuts = [0.5, 5.0, 15.0]
-
-    def __init__(self, lab: SlurmLab, hadal: str, draw: random.Random) -> None:
-        super().__init__(lab, hadal, draw)
-        self.slurm_lab = lab
 
     def event(self) -> tuple[str, str]:
         here = [host for host in self.lab.hosts if host not in self.away]
@@ -109,7 +106,7 @@ class SlurmDisturber(Disturber):
         return kind, self.draw.choice(sorted(self.away) if kind == "returned" else here)
 
     def disturb(self, kind: str, host: str) -> None:
-        lab = self.slurm_lab
+        lab = self.lab
         if kind == "requeued":
             lab.slurm(f"scontrol requeue {lab.job}")
         elif kind == "saved":
@@ -145,7 +142,8 @@ def soak(lab: SlurmLab, hadal: str, arguments: argparse.Namespace) -> int:
     code, events = disturb(lab.poll, lab.run, SlurmDisturber(lab, hadal, draw), places())
     log = (lab.work / "job.log").read_text(errors="replace")
     result = verdict(lab, hadal, [] if code == 0 else [f"{MOST_SUBMISSIONS} jobs without a new step"], events, arguments.events)
-    print(f"{lab.submissions} submissions, {len(re.findall(', start [0-9]+: ', log))} starts by Slurm; jobs that ran without a script: {lab.orphans}\n")
+    starts = len(re.findall(", start [0-9]+: ", log))
+    print(f"{lab.submissions} submissions, {starts} starts by Slurm; jobs that ran without a script: {lab.orphans}\n")
     return result
 
 

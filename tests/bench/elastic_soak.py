@@ -203,8 +203,8 @@ def print_header(hadal: str, arguments: argparse.Namespace, others: str = "") ->
     options = " ".join(f"--{name} {value}" for name, value in vars(arguments).items() if isinstance(value, int))
     print(f"tests/bench/{Path(sys.argv[0]).name} HADAL WORK {options}")
     commit = first_line("sh", "-c", f"'{hadal}' --build-info | grep ^commit")
-    cpu = first_line("sed", "-n", "s/^model name.*: //p", "/proc/cpuinfo")
-    print(f"{' '.join(commit.split())}; {first_line('mpirun', '--version')}{others}; {os.cpu_count()} CPUs, {cpu}; load {os.getloadavg()[1]:.1f}\n", flush=True)
+    cpu, load = first_line("sed", "-n", "s/^model name.*: //p", "/proc/cpuinfo"), os.getloadavg()[1]
+    print(f"{' '.join(commit.split())}; {first_line('mpirun', '--version')}{others}; {os.cpu_count()} CPUs, {cpu}; load {load:.1f}\n", flush=True)
 
 
 def prepare(lab: Lab, hadal: str) -> Path:
