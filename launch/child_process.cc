@@ -11,10 +11,10 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
 #include "launch/exit_code.h"
 #include "launch/job_report.h"
 #include "runtime/files.h"
+#include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
@@ -30,7 +30,7 @@ double Seconds(const timeval& time) {
   sigprocmask(SIG_SETMASK, &none, nullptr);  // the supervisor blocks signals
   setsid();
   prctl(PR_SET_PDEATHSIG, SIGUSR1);
-  if (getppid() != parent) _exit(kExitRequeue);  // it died before the line above
+  if (getppid() != parent) _exit(kExitRequeue);  // it ended before the line above
   dup2(null, STDIN_FILENO);
   dup2(log, STDOUT_FILENO);
   dup2(log, STDERR_FILENO);
@@ -54,7 +54,7 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>&
   unsetenv(kReportVariable);
   const pid_t self = getpid();
   const pid_t pid = fork();
-  if (pid < 0) return absl::InternalError(absl::StrCat("cannot start a process: ", std::strerror(errno)));
+  if (pid < 0) return InternalError("cannot start a process: ", std::strerror(errno));
   if (pid == 0) BecomeChild(words.data(), file.get(), null.get(), self);
   return ChildProcess(pid);
 }

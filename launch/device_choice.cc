@@ -48,8 +48,8 @@ absl::StatusOr<std::unique_ptr<Device>> OpenFor(const DeviceRequest& request, co
 absl::StatusOr<DeviceDecision> DecideCpu(TrainingPrecision precision, const std::string& why) {
   if (precision == TrainingPrecision::kAuto || precision == TrainingPrecision::kFp32) return DeviceDecision();
   const char* word = precision == TrainingPrecision::kBf16 ? "bf16" : "tf32";
-  return absl::InvalidArgumentError(absl::StrCat("device.precision = \"", word, "\" needs a GPU, but ", why,
-                                                 "; a CPU trains in fp32: set it to \"auto\" or \"fp32\""));
+  return InvalidArgumentError("device.precision = \"", word, "\" needs a GPU, but ", why,
+                              "; a CPU trains in fp32: set it to \"auto\" or \"fp32\"");
 }
 
 const char* ProductsIn(Storage storage, TrainingPrecision precision) {
@@ -128,12 +128,11 @@ absl::StatusOr<DeviceDecision> DecideDevice(const DeviceRequest& request, Traini
   const std::string why = ranks.size() == 1 ? lacking->why_none
                                             : absl::StrCat("rank ", lacking - ranks.begin(), " (host ", lacking->host,
                                                            "): ", lacking->why_none);
-  if (request.kind == "cuda") return absl::InvalidArgumentError(absl::StrCat("--device cuda: ", why));
+  if (request.kind == "cuda") return InvalidArgumentError("--device cuda: ", why);
   if (!std::ranges::all_of(ranks, has_none)) {
-    return absl::InternalError(
-        absl::StrCat(why,
-                     "; other ranks can use a GPU. Leave that host out (hadal doctor names all such ranks), or give "
-                     "--device cpu to leave every GPU idle."));
+    return InternalError(why,
+                         "; other ranks can use a GPU. Leave that host out (hadal doctor names all such ranks), or "
+                         "give --device cpu to leave every GPU idle.");
   }
   HADAL_ASSIGN_OR_RETURN(DeviceDecision cpu, DecideCpu(precision, why));
   // A host without any GPU is no surprise.

@@ -1,6 +1,6 @@
 // Reports why a command ended: once if all of its ranks have the same reason, else by each rank that has its own.
 //
-// A rank can decide this by itself: an error from a vote, or computed from values that all ranks have, is marked as
+// A rank can determine this alone: an error from a vote, or computed from values that all ranks have, is marked as
 // common (AsCommonError, runtime/comm/collectives.h), and rank 0 prints it. A rank prints every other error itself, and
 // the caller aborts the job, because other ranks may be waiting.
 #pragma once

@@ -27,6 +27,7 @@
 #include "absl/time/clock.h"
 #include "launch/exit_code.h"
 #include "runtime/clock.h"
+#include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
@@ -93,7 +94,7 @@ constexpr double kReportStoppedSeconds = 10;  // a process that is stopped for a
 [[noreturn]] void BecomeJob(const std::vector<std::string>& command, pid_t guardian) {
   setsid();
   prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (getppid() != guardian) _exit(kExitPeerLost);  // it died before the line above
+  if (getppid() != guardian) _exit(kExitPeerLost);  // it ended before the line above
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGPIPE}) ::signal(signal, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
@@ -285,10 +286,10 @@ DescendantsEnd EndDescendants(absl::Duration patience) {
 
 absl::StatusOr<Guardian> Guardian::Start(const GuardedJob& job, std::ostream& log) {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return absl::InternalError(absl::StrCat("no pipe: ", std::strerror(errno)));
+  if (pipe2(ends, O_CLOEXEC) != 0) return InternalError("no pipe: ", std::strerror(errno));
   FileDescriptor read_end(ends[0]), write_end(ends[1]);
   const pid_t pid = fork();
-  if (pid < 0) return absl::InternalError(absl::StrCat("cannot start a process: ", std::strerror(errno)));
+  if (pid < 0) return InternalError("cannot start a process: ", std::strerror(errno));
   if (pid > 0) return Guardian(pid, std::move(write_end), log);
   write_end = FileDescriptor();
   setsid();

@@ -3,6 +3,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
@@ -59,25 +60,23 @@ absl::Status CheckTasks(const Environment& environment, int ranks) {
   const std::optional<StartedTask> mpirun = slurm ? std::nullopt : TaskOfMpirun(environment);
   const std::optional<StartedTask> started = slurm ? slurm : mpirun ? mpirun : TaskOfTorchrun(environment);
   if (!started || started->tasks == ranks) return absl::OkStatus();
-  if (started->task != 0) return absl::InvalidArgumentError("");
+  if (started->task != 0) return InvalidArgumentError("");
   const std::string found = absl::StrCat(" started ", started->tasks, " tasks, but ", ranks,
                                          ranks == 1 ? " rank" : " ranks", " found each other: ");
   if (mpirun) {
-    return absl::InvalidArgumentError(absl::StrCat("mpirun", found,
-                                                   "it belongs to another MPI than this binary (hadal --build-info; "
-                                                   "mpirun --version), as in an environment of conda or pip that has "
-                                                   "its own. Start it with the mpirun of the MPI it was built with."));
+    return InvalidArgumentError(
+        "mpirun", found,
+        "it belongs to another MPI than this binary (hadal --build-info; mpirun --version), as in an environment of "
+        "conda or pip that has its own. Start it with the mpirun of the MPI it was built with.");
   }
   if (!slurm) {
-    return absl::InvalidArgumentError(absl::StrCat("torchrun", found,
-                                                   "hadal's ranks find each other by MPI. Start it with mpirun -n ",
-                                                   started->tasks, ", or with srun --mpi=pmix."));
+    return InvalidArgumentError("torchrun", found, "hadal's ranks find each other by MPI. Start it with mpirun -n ",
+                                started->tasks, ", or with srun --mpi=pmix.");
   }
-  return absl::InvalidArgumentError(absl::StrCat("srun", found,
-                                                 "srun was not given an MPI type that this binary's "
-                                                 "MPI supports. Start it with srun --mpi=pmix (srun "
-                                                 "--mpi=list shows what your Slurm has; Debian's Open MPI has no "
-                                                 "PMI-2), or with mpirun inside sbatch or salloc."));
+  return InvalidArgumentError(
+      "srun", found,
+      "srun was not given an MPI type that this binary's MPI supports. Start it with srun --mpi=pmix (srun --mpi=list "
+      "shows what your Slurm has; Debian's Open MPI has no PMI-2), or with mpirun inside sbatch or salloc.");
 }
 
 std::string StandardInputFault(const Environment& environment) {

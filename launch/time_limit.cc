@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
@@ -31,8 +32,8 @@ absl::StatusOr<TimeLimit> TimeLimit::Make(const std::string& stop_after) {
   if (!stop_after.empty()) {
     absl::Duration duration;
     if (!absl::ParseDuration(stop_after, &duration) || duration <= absl::ZeroDuration()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--stop-after \"", stop_after, "\" is no positive duration; write for example 3h55m or 90s"));
+      return InvalidArgumentError("--stop-after \"", stop_after,
+                                  "\" is no positive duration; write for example 3h55m or 90s");
     }
     at = TimeFromEnvironment(kJobStart).value_or(now) + duration;
   }

@@ -5,7 +5,7 @@
 // (SLURM_JOB_END_TIME) less a margin, a tenth of the job's time but at most 5 minutes. If a supervisor restarts the
 // run, --stop-after counts from the job's first start; after a requeue by Slurm, from the new start. A
 // SLURM_JOB_END_TIME in the past is ignored: it is then of another Slurm job, in whose shell this one was started. A
-// run that reaches the limit is to be continued; one that reaches the config's stop.minutes is done (exit code 0).
+// run that reaches the limit can be continued; one that reaches the config's stop.minutes is done (exit code 0).
 // Limitation: the limit is checked only where a step's gradient norms are exchanged, and before a validation
 // (pipeline/trainer.h). The margin must cover the longest interval between two checks (a step or a validation) and a
 // save.

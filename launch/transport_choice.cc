@@ -17,6 +17,7 @@
 #include "runtime/comm/nccl_link.h"
 #include "runtime/files.h"
 #include "runtime/logged_environment.h"
+#include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
@@ -44,11 +45,10 @@ std::string HeldStreamsRefusal() {
   const absl::StatusOr<cuda::HeldStreams> held = cuda::CountHeldStreams(kStreams);
   if (!held.ok()) return absl::StrCat("this rank's GPU does not answer: ", held.status().message());
   if (held->most == 0) return "";
-  return absl::StrCat(
-      "behind one of ", kStreams, " streams up to ", held->most,
-      " others wait that do not depend on it, although CUDA_DEVICE_MAX_CONNECTIONS is 32: the driver "
-      "gives fewer hardware queues, and ranks could wait for each other for ever. Run without MPS, with "
-      "the variable set before the program starts");
+  return absl::StrCat("behind one of ", kStreams, " streams up to ", held->most,
+                      " others wait that do not depend on it, although CUDA_DEVICE_MAX_CONNECTIONS is 32: the driver "
+                      "gives fewer hardware queues, and ranks could wait for each other for ever. Run without MPS, "
+                      "with the variable set before the program starts");
 }
 
 }  // namespace
@@ -142,7 +142,7 @@ std::unique_ptr<NcclLibrary> FindNccl(Transport asked, int ranks, DeviceFacts& f
 
 absl::StatusOr<TransportDecision> DecideTransport(Transport asked, bool gpu, std::span<const DeviceFacts> ranks) {
   if (!gpu && asked == Transport::kNccl) {
-    return absl::InvalidArgumentError(
+    return InvalidArgumentError(
         "pipeline.transport = \"nccl\" needs GPUs, and this run computes on the CPU; leave it at \"auto\"");
   }
   if (!gpu || ranks.size() == 1) return TransportDecision();
@@ -152,14 +152,13 @@ absl::StatusOr<TransportDecision> DecideTransport(Transport asked, bool gpu, std
   }
   const std::string why = WhyNoNccl(ranks);
   if (!why.empty() && asked == Transport::kNccl) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("pipeline.transport = \"nccl\": ", why, ". Use \"auto\" or \"host\"."));
+    return InvalidArgumentError("pipeline.transport = \"nccl\": ", why, ". Use \"auto\" or \"host\".");
   }
   if (!why.empty()) return TransportDecision{.notice = absl::StrCat(kByHost, ", because ", why)};
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     if (ranks[rank].nccl_refusal.empty()) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("rank ", rank, ": ", ranks[rank].nccl_refusal, ", or set pipeline.transport = \"host\"."));
+    return InvalidArgumentError("rank ", rank, ": ", ranks[rank].nccl_refusal,
+                                ", or set pipeline.transport = \"host\".");
   }
   const std::string& variables = ranks[0].nccl_variables;
   return TransportDecision{

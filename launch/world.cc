@@ -33,7 +33,7 @@ std::string RankByLauncher(const Environment& environment) {
   return "a rank";
 }
 
-// MPI and NCCL take files for each peer, and many systems let a process open 1024 unless it asks for more.
+// MPI and NCCL take files for each peer, and many systems limit a process to 1024 by default.
 void AllowMoreOpenFiles() {
   constexpr rlim_t kEnough = 1 << 16;  // of a system that allows millions: closing all of them would take long
   rlimit limit{};
@@ -64,11 +64,11 @@ absl::StatusOr<CommonProgram> CompareRanks(std::span<const RankFacts> ranks) {
     common.instruction_sets &= facts.instruction_sets;
   }
   if (!others.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(DescribeRanks(others, hosts), ": another hadal than rank 0's on ",
-                                                   first.host, "; start every rank with the same file"));
+    return InvalidArgumentError(DescribeRanks(others, hosts), ": another hadal than rank 0's on ", first.host,
+                                "; start every rank with the same file");
   }
   if (common.instruction_sets == 0) {
-    return absl::InternalError(
+    return InternalError(
         "the ranks' CPUs have none of the kernels' instruction sets in common (x86-64: SSE4, of 2010, and later ones)");
   }
   if (HasFusedMultiplyAdd(common.instruction_sets)) {
@@ -106,12 +106,11 @@ StartDeadline::StartDeadline(const std::string& who, absl::Duration patience) {
     std::condition_variable_any end;
     end.wait_for(lock, ended, absl::ToChronoMilliseconds(patience), [] { return false; });
     if (ended.stop_requested()) return;
-    std::fprintf(
-        stderr,
-        "hadal [%s]: gave up after %s waiting for all ranks to start. One of them is stopped, hangs (in a file "
-        "server, in a network's driver), or its host cannot be reached; `ps -o pid,stat,wchan:30,args -C "
-        "hadal` on each host shows those with T (stopped) or D (waiting for a file or a device)\n",
-        who.c_str(), absl::FormatDuration(patience).c_str());
+    std::fprintf(stderr,
+                 "hadal [%s]: gave up after %s waiting for all ranks to start. One of them is stopped, hangs (in a "
+                 "file server, in a network's driver), or its host cannot be reached; `ps -o pid,stat,wchan:30,args -C "
+                 "hadal` on each host shows those with T (stopped) or D (waiting for a file or a device)\n",
+                 who.c_str(), absl::FormatDuration(patience).c_str());
     std::fflush(stderr);
     std::_Exit(kExitHang);
   };
@@ -153,12 +152,11 @@ void World::ChooseThreads(int requested, int share) {
   const int threads = requested > 0 ? requested : share;
   stream_ = Stream::Cpu(threads);
   if (threads > share) {
-    warning_ = absl::StrCat("rank ", rank(), " has ", threads, " threads, but its share is ", share,
-                            share == 1 ? " CPU" : " CPUs", " (of its CPU mask, with ", ranks_on_host_,
-                            ranks_on_host_ == 1 ? " rank" : " ranks",
-                            " on this host, and of its container's quota): expect it to be slow. Set pipeline.threads "
-                            "to 0 or ",
-                            share, ", or allow it more CPUs (mpirun --bind-to none, srun --cpus-per-task).");
+    warning_ = absl::StrCat(
+        "rank ", rank(), " has ", threads, " threads, but its share is ", share, share == 1 ? " CPU" : " CPUs",
+        " (of its CPU mask, with ", ranks_on_host_, ranks_on_host_ == 1 ? " rank" : " ranks",
+        " on this host, and of its container's quota): expect it to be slow. Set pipeline.threads to 0 or ", share,
+        ", or allow it more CPUs (mpirun --bind-to none, srun --cpus-per-task).");
   }
 }
 

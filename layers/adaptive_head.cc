@@ -202,7 +202,7 @@ void AdaptiveLogProbabilities::Compute(const Stream& stream, const ParameterStor
                                        Matrix y) const {
   HADAL_CHECK_LE(x.rows, rows_);
   const int64_t rows = x.rows, words = softmax_.bands()[0].words;
-  // The classes' columns lie where the second band comes to lie.
+  // The classes' columns lie where the second band will be.
   const Matrix head = y.Columns(0, softmax_.head_columns());
   LinearForward(stream, {.x = x, .weight = softmax_.Words(parameters), .y = head.Columns(0, words)});
   LinearForward(stream,

@@ -48,7 +48,7 @@ struct StepScalars {
   uint64_t seed = 0;
   int64_t step = 0;            // for data and randomness
   int64_t update = 1;          // from 1; for learning rate and Adam
-  bool training = true;        // dropout on, gradients wanted
+  bool training = true;        // dropout on, gradients computed
   float gradient_scale = 0;    // 1 / (target tokens of the step)
   int64_t updates_before = 0;  // of the weights, in the runs that this one was initialised from
 

@@ -10,8 +10,7 @@ namespace hadal {
 namespace {
 
 absl::Status Missing(const std::string& what) {
-  return absl::UnimplementedError(
-      absl::StrCat("this model needs ", what, ", which has no GPU version yet; train it with --device cpu"));
+  return UnimplementedError("this model needs ", what, ", which has no GPU version yet; train it with --device cpu");
 }
 
 bool HasRole(const ModelPlan& plan, std::initializer_list<ParameterRole> roles) {
@@ -30,18 +29,17 @@ bool HasShifts(const ModelPlan& plan) {
 absl::Status CheckResidualGain(const ModelPlan& plan, Stack stack, const StackMethod& method) {
   constexpr double kMost = 64;
   if (plan.residual_storage(stack) != Storage::kBFloat16 || method.residual_gain <= kMost) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat("this model's residual_gain is ", method.residual_gain,
-                                               ", and a residual stream in bf16 can keep branches of 1/", kMost,
-                                               " of it at the least; train it with --set device.precision=fp32"));
+  return UnimplementedError("this model's residual_gain is ", method.residual_gain,
+                            ", and a residual stream in bf16 can keep branches of 1/", kMost,
+                            " of it at the least; train it with --set device.precision=fp32");
 }
 
 // In bf16 a Post-LN layer's stream is stored in bf16, a Pre-LN layer's in fp32; a stack has one type.
 absl::Status CheckOnePlacement(const ModelPlan& plan, const char* name, const StackMethod& method) {
   if (plan.compute_storage != Storage::kBFloat16 || method.post_norm_share == 0) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat("this model's ", name,
-                                               " has Post-LN layers below Pre-LN layers "
-                                               "(post_norm_share), which have no common type of residual stream in "
-                                               "bf16; train it with --set device.precision=fp32"));
+  return UnimplementedError("this model's ", name,
+                            " has Post-LN layers below Pre-LN layers (post_norm_share), which have no common type of "
+                            "residual stream in bf16; train it with --set device.precision=fp32");
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 // in its last d_ff columns first.
 // The bit mask (kernels/linear.h, ReluMaskArgs) exists if products are bf16, only the ReLU is between the two products
 // (no activation dropout, norm or shift), and ModelPlan::relu_masks says that the device's library can write it for
-// some size of micro-batch; UsesMask asks for the current size. fp32 has no mask: the product dominates, so less
+// some size of micro-batch; UsesMask checks the current size. fp32 has no mask: the product dominates, so less
 // memory traffic would not help. CPUs have none.
 #include "kernels/activation.h"
 #include "kernels/linear.h"

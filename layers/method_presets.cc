@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "runtime/choice_words.h"
 #include "runtime/math.h"
+#include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
@@ -161,11 +162,10 @@ const std::vector<ResidualMethod>& AllResidualMethods() {
 
 absl::StatusOr<ResidualMethod> ParseResidualMethod(const std::string& name) {
   if (const ResidualMethod* method = FindWord(kMethodWords, name)) return *method;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "unknown residual method \"", name,
-      "\", allowed: ", absl::StrJoin(AllResidualMethods(), ", ", [](std::string* out, ResidualMethod method) {
-        absl::StrAppend(out, ResidualMethodName(method));
-      })));
+  return InvalidArgumentError("unknown residual method \"", name, "\", allowed: ",
+                              absl::StrJoin(AllResidualMethods(), ", ", [](std::string* out, ResidualMethod method) {
+                                absl::StrAppend(out, ResidualMethodName(method));
+                              }));
 }
 
 std::string ResidualMethodName(ResidualMethod method) { return ToWord(kMethodWords, method); }

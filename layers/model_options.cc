@@ -12,7 +12,7 @@ namespace {
 
 template <typename... Parts>
 absl::Status Invalid(const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat("model: ", parts...));
+  return InvalidArgumentError("model: ", parts...);
 }
 
 absl::Status InRange(const char* field, double value, double low, double high) {
@@ -38,8 +38,8 @@ absl::Status ValidateResiduals(const char* name, const StackMethod& stack) {
   const char* const other = GainOfOneStream(stack);
   if (other == nullptr) return absl::OkStatus();
   return Invalid("residual_streams of the ", name, " is ", stack.residual_streams, ", but ", other,
-                 ": learned maps take the place of gains and skips. Set "
-                 "residual_streams to 1, or the other to its value in \"mhc\".");
+                 ": learned maps take the place of gains and skips. Set residual_streams to 1, or the other to its "
+                 "value in \"mhc\".");
 }
 
 absl::Status ValidateBlockReaders(const char* name, const StackMethod& stack) {
@@ -52,10 +52,9 @@ absl::Status ValidateBlockReaders(const char* name, const StackMethod& stack) {
                             : stack.residual_streams > 1             ? "residual_streams is not 1"
                                                                      : GainOfOneStream(stack);
   if (other == nullptr) return absl::OkStatus();
-  return Invalid(
-      "the ", name, " has attention_residual_", reads ? "blocks" : "delta", ", but ", other,
-      ": sums of blocks take the place of the residual stream. Set attention_residual_blocks, _block_sublayers and "
-      "_delta to 0, 0 and false, or the other to its value in \"attn_res\".");
+  return Invalid("the ", name, " has attention_residual_", reads ? "blocks" : "delta", ", but ", other,
+                 ": sums of blocks take the place of the residual stream. Set attention_residual_blocks, "
+                 "_block_sublayers and _delta to 0, 0 and false, or the other to its value in \"attn_res\".");
 }
 
 absl::Status CheckHeads(const ModelOptions& options) {
@@ -81,10 +80,10 @@ absl::Status CheckPositions(const ModelOptions& options) {
   HADAL_RETURN_IF_ERROR(InRange("block.rotary_theta", block.rotary_theta, 1, 1e12));
   HADAL_RETURN_IF_ERROR(InRange("block.rotary_share", block.rotary_share, 0, 1));
   if (options.rotary_width() >= 2 && options.rotary_width() % 2 == 0) return absl::OkStatus();
-  return Invalid("block.rotary_share = ", block.rotary_share, " of heads of ", options.head_width(), " columns turns ",
-                 options.rotary_width(),
-                 " columns, but columns turn in pairs. Set it so that their number is "
-                 "even, or block.positions to \"none\".");
+  return Invalid(
+      "block.rotary_share = ", block.rotary_share, " of heads of ", options.head_width(), " columns turns ",
+      options.rotary_width(),
+      " columns, but columns turn in pairs. Set it so that their number is even, or block.positions to \"none\".");
 }
 
 absl::Status CheckWindows(const ModelOptions& options) {
@@ -133,10 +132,10 @@ absl::Status ValidateBlock(const ModelOptions& options) {
 
 absl::Status ValidateStack(const char* name, const StackMethod& stack) {
   if (stack.norm_gain != DepthInit::kFlat && stack.norm != NormPlacement::kPre) {
-    return Invalid("norm_gain of the ", name, " is \"", ToWord(kDepthInitWords, stack.norm_gain), "\", but norm is \"",
-                   ToWord(kNormWords, stack.norm),
-                   "\": the gain stands behind a norm in front of each branch. Set norm to \"pre\", or norm_gain to "
-                   "\"flat\".");
+    return Invalid(
+        "norm_gain of the ", name, " is \"", ToWord(kDepthInitWords, stack.norm_gain), "\", but norm is \"",
+        ToWord(kNormWords, stack.norm),
+        "\": the gain stands behind a norm in front of each branch. Set norm to \"pre\", or norm_gain to \"flat\".");
   }
   if (stack.post_norm_share > 0 && (stack.norm != NormPlacement::kPre || stack.combine_layers)) {
     return Invalid("post_norm_share of the ", name, " is ", stack.post_norm_share, ", but ",
@@ -195,11 +194,10 @@ absl::Status CheckBaseWidth(const ModelOptions& options) {
 // An encoder alone reads plain text.
 absl::Status CheckEncoderAlone(const ModelOptions& options) {
   const char* const other =
-      !options.has_encoder()   ? "model.encoder_layers = 0: there is no layer. Set one of them to 1 or more."
-      : options.reads_speech() ? "speech, which has no tokens to mask. Set model.decoder_layers to 1 or more."
-      : options.source_vocabulary != 0
-          ? "sentence pairs. Prepare plain text with `hadal prepare --monolingual --mask-token`, or set "
-            "model.decoder_layers to 1 or more."
+      !options.has_encoder()           ? "model.encoder_layers = 0: there is no layer. Set one of them to 1 or more."
+      : options.reads_speech()         ? "speech, which has no tokens to mask. Set model.decoder_layers to 1 or more."
+      : options.source_vocabulary != 0 ? "sentence pairs. Prepare plain text with `hadal prepare --monolingual "
+                                         "--mask-token`, or set model.decoder_layers to 1 or more."
       : options.adaptive() ? "adaptive_cutoffs: its softmax has a bias and one table. Set model.adaptive_cutoffs to []."
                            : nullptr;
   if (other == nullptr) return absl::OkStatus();
@@ -212,8 +210,7 @@ absl::Status CheckSource(const ModelOptions& options) {
   if (options.reads_speech()) {
     if (!options.has_encoder()) {
       return Invalid(
-          "encoder_layers = 0 is a language model, but the corpus is speech. Set model.encoder_layers to 1 or "
-          "more.");
+          "encoder_layers = 0 is a language model, but the corpus is speech. Set model.encoder_layers to 1 or more.");
     }
     HADAL_RETURN_IF_ERROR(InRange("source_vocabulary", options.source_vocabulary, 0, 0));
     HADAL_RETURN_IF_ERROR(InRange("frame_width", options.frame_width, 1, 65536));
@@ -228,8 +225,8 @@ absl::Status CheckSource(const ModelOptions& options) {
   }
   if (!options.has_encoder() && options.source_vocabulary != 0) {
     return Invalid(
-        "encoder_layers = 0 is a language model, but the corpus has source sentences. Prepare plain text with "
-        "`hadal prepare --monolingual`, or set model.encoder_layers to 1 or more.");
+        "encoder_layers = 0 is a language model, but the corpus has source sentences. Prepare plain text with `hadal "
+        "prepare --monolingual`, or set model.encoder_layers to 1 or more.");
   }
   if (!options.has_encoder()) return absl::OkStatus();
   return InRange("source_vocabulary", options.source_vocabulary, kSpecialTokens + 1, 1 << 28);
@@ -254,14 +251,12 @@ absl::Status CheckAdaptive(const ModelOptions& options) {
   }
   if (options.label_smoothing > 0) {
     return Invalid("label_smoothing = ", options.label_smoothing,
-                   " is not allowed with adaptive_cutoffs: the adaptive softmax does "
-                   "not compute the other words' probabilities. Set "
-                   "model.label_smoothing to 0.");
+                   " is not allowed with adaptive_cutoffs: the adaptive softmax does not compute the other words' "
+                   "probabilities. Set model.label_smoothing to 0.");
   }
   if (options.z_loss > 0) {
     return Invalid("z_loss = ", options.z_loss,
-                   " is not allowed with "
-                   "adaptive_cutoffs, which has several softmaxes. Set model.z_loss to 0.");
+                   " is not allowed with adaptive_cutoffs, which has several softmaxes. Set model.z_loss to 0.");
   }
   return InRange("adaptive_dropout", options.adaptive_dropout, 0, 0.99);
 }

@@ -1,4 +1,4 @@
-// The options of a model, as plain values. (Only tools/ knows the config's protobuf messages.)
+// The options of a model, as plain values. (Only tools/ includes the config's protobuf messages.)
 #pragma once
 
 #include <array>
@@ -142,7 +142,7 @@ enum class NormKind : int32_t { kLayer, kRms };
 // StackMethod::linear_bias is also true.
 enum class Biases : int32_t { kAll, kNone, kQkv };
 
-// How a model knows the order of tokens.
+// How a model represents the order of tokens.
 enum class Positions : int32_t {
   kSinusoidal,  // added to the embeddings, fixed (kernels/embedding.h)
   kLearned,     // added to the embeddings, a table of parameters

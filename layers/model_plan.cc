@@ -5,6 +5,7 @@
 
 #include "runtime/bytes.h"
 #include "runtime/math.h"
+#include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
@@ -64,7 +65,7 @@ absl::StatusOr<ModelPlan> ModelPlan::Parse(std::string_view bytes) {
   ModelPlan plan;
   if (!TakeValue(bytes, hash) || hash != HashBytes(bytes) || !TakeValue(bytes, plan.options) ||
       !TakeList(bytes, plan.sublayers) || !TakeList(bytes, plan.parameters) || !bytes.empty()) {
-    return absl::DataLossError(
+    return DataLossError(
         "the model plan that rank 0 sent is damaged or comes from another build of hadal. "
         "Start the same binary on every rank.");
   }

@@ -195,7 +195,7 @@ struct ModelPlan {
   // DataLoss.
   std::string Serialize() const;
   static absl::StatusOr<ModelPlan> Parse(std::string_view bytes);
-  // Covers the records, the number of heads and the block: everything that decides the names, shapes and first values
+  // Covers the records, the number of heads and the block: everything that fixes the names, shapes and first values
   // of the state, and each sublayer's gains, norm and skip. Excludes what a run may change between two checkpoints of
   // one model: dropouts, label smoothing, the longest sentence. Norm gains count only if one is not 1, second gains
   // only if one is not 0, so that other models keep the hash of checkpoints that are older than these fields.

@@ -214,7 +214,7 @@ class PlanBuilder {
   }
 
   // The gain of a role where a method scales nothing: fairseq's of q, k and v, unless the method counts from 1, times
-  // the root of the stack's sublayers for a branch's last product if the block asks for it.
+  // the root of the stack's sublayers for a branch's last product if the block sets it.
   double PlainGain(ParameterRole role) const {
     const Stack stack = plan_.sublayers.back().stack;
     if (role == ParameterRole::kQueryWeight || role == ParameterRole::kKeyWeight ||

@@ -5,7 +5,6 @@
 #include <string_view>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "layers/parameter_store.h"
 #include "runtime/bytes.h"
 #include "runtime/check.h"
@@ -43,7 +42,7 @@ absl::StatusOr<std::unique_ptr<PairScorer>> PairScorer::Create(ModelCheckpoint& 
                                                                const Stream& stream, Communicator& communicator,
                                                                absl::Duration timeout) {
   if (batch_tokens < kFewestTokens) {
-    return absl::InvalidArgumentError(absl::StrCat("batch tokens = ", batch_tokens, " is below ", kFewestTokens));
+    return InvalidArgumentError("batch tokens = ", batch_tokens, " is below ", kFewestTokens);
   }
   std::unique_ptr<PairScorer> scorer(new PairScorer(checkpoint, communicator, timeout));
   HADAL_RETURN_IF_ERROR(

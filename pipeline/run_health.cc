@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "runtime/status_macros.h"
 
 namespace hadal {
 
@@ -50,12 +51,12 @@ std::string RunHealth::AfterStep(const StepResult& result, const LossTrend& tren
 absl::StatusOr<TrainingProgress> RunHealth::GoBack(const TrainingProgress& now,
                                                    const std::optional<TrainingProgress>& loaded) {
   if (!loaded || loaded->update == gone_back_to_) {
-    return absl::OutOfRangeError(absl::StrCat(
-        "step ", now.step, ": ", skipped_in_a_row_, " steps in a row were left out (health.skipped_steps), ",
-        loaded ? absl::StrCat("again after going back to the weights of update ", loaded->update)
-               : std::string("and there is no checkpoint to go back to"),
-        where_.empty() ? "" : ". ", where_,
-        "; try a lower learning_rate.peak, optimizer.clip_norm or a method made for this depth"));
+    return OutOfRangeError("step ", now.step, ": ", skipped_in_a_row_,
+                           " steps in a row were left out (health.skipped_steps), ",
+                           loaded ? absl::StrCat("again after going back to the weights of update ", loaded->update)
+                                  : std::string("and there is no checkpoint to go back to"),
+                           where_.empty() ? "" : ". ", where_,
+                           "; try a lower learning_rate.peak, optimizer.clip_norm or a method made for this depth");
   }
   TrainingProgress progress = *loaded;
   progress.step = now.step;

@@ -76,7 +76,7 @@ std::string DescribeLeftOut(std::string_view corpus, int64_t too_long, int64_t s
 
 absl::Status CheckLeftOut(int64_t too_long, int64_t samples, const TrainOptions& options) {
   if (ShareOf(too_long, samples) <= options.max_left_out) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrFormat(
+  return InvalidArgumentError(absl::StrFormat(
       "%s; data.max_left_out allows a share of %g. Raise those limits, prepare shorter samples, or raise "
       "data.max_left_out if the rest is what should be trained on",
       DescribeLeftOut("training", too_long, samples, options), options.max_left_out));

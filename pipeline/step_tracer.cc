@@ -7,7 +7,6 @@
 #include <string_view>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "runtime/bytes.h"
 #include "runtime/check.h"
 #include "runtime/clock.h"
@@ -98,10 +97,10 @@ absl::StatusOr<std::string> ReceiveBytes(Communicator& communicator, int peer, a
 
 absl::StatusOr<RankTrace> Unpack(std::string_view bytes, int rank) {
   Header header;
-  if (!TakeValue(bytes, header)) return absl::InternalError(absl::StrCat("trace of rank ", rank, ": too short"));
+  if (!TakeValue(bytes, header)) return InternalError("trace of rank ", rank, ": too short");
   if (bytes.size() != header.events * sizeof(TraceEvent)) {
-    return absl::InternalError(absl::StrCat("trace of rank ", rank, ": ", bytes.size(), " bytes for ", header.events,
-                                            " events. Start every rank with the same binary."));
+    return InternalError("trace of rank ", rank, ": ", bytes.size(), " bytes for ", header.events,
+                         " events. Start every rank with the same binary.");
   }
   RankTrace trace{.host = header.host, .clock_error_seconds = header.clock_error_seconds, .dropped = header.dropped};
   trace.events.resize(static_cast<size_t>(header.events));

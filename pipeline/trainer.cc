@@ -182,7 +182,7 @@ void Trainer::ForgetBest() {
   progress_.best.clear();
   progress_.validations_without_improvement = 0;
   progress_.validation_due = true;
-  Note("best and patience begin anew, with a validation of this step");
+  Note("best and patience are reset, with a validation of this step");
 }
 
 absl::Status Trainer::InitializeFrom(absl::StatusOr<FoundCheckpoint> chosen, LoadedState weights) {
@@ -213,8 +213,8 @@ StepVote Trainer::Vote() const {
 
 absl::Status Trainer::LostError() const {
   HADAL_RETURN_IF_ERROR(AsCommonError(checkpoints_->OwnershipLost()));
-  return AsCommonError(absl::AbortedError(
-      absl::StrCat("rank 0 may no longer write into the run directory ", options_.run_directory, "; it says why")));
+  return AsCommonError(
+      AbortedError("rank 0 may no longer write into the run directory ", options_.run_directory, "; it says why"));
 }
 
 absl::StatusOr<StepResult> Trainer::Step() {

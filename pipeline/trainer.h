@@ -7,7 +7,7 @@
 // ranks skip it. After many skipped steps in a row the run goes back to its newest good checkpoint (run_health.h).
 // Validations (validator.h) change no bit of training. They are due every `every_steps` steps and when a limit ends the
 // run. The best steps and the count for stop.patience belong to one validation set and one metric: a run that resumes
-// with another one forgets them and begins with a validation. Checkpoints are written while training continues
+// with another one resets them and begins with a validation. Checkpoints are written while training continues
 // (checkpoint/training_checkpoints.h). Rank 0 sends metrics to a sink.
 //
 // Checkpoints by the clock: rank 0 decides when one is due, in the exchange of a step's gradient norms, so that all

@@ -139,7 +139,7 @@ TranslatedValidation ValidationBleu::Score() const {
 }
 
 std::string ValidationBleu::WarningOfAlike() {
-  constexpr size_t kFewest = 20, kBeginningBytes = 24;  // a repeated word goes on for as long as the source allows
+  constexpr size_t kFewest = 20, kBeginningBytes = 24;  // a word is repeated for as long as the source allows
   constexpr double kShare = 0.8;
   std::map<std::string, size_t> beginnings;
   size_t most = 0;

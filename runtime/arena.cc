@@ -8,7 +8,6 @@
 #include <mutex>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -20,7 +19,7 @@ constexpr int64_t kPageBytes = 4096;  // the smallest page size; larger pages ar
 absl::Status Populate(std::byte* begin, std::byte* end) {
 #ifdef MADV_POPULATE_WRITE
   if (madvise(begin, static_cast<size_t>(end - begin), MADV_POPULATE_WRITE) == 0) return absl::OkStatus();
-  if (errno != EINVAL) return absl::ResourceExhaustedError(std::strerror(errno));
+  if (errno != EINVAL) return ResourceExhaustedError(std::strerror(errno));
 #endif
   // Kernels before Linux 5.14: rewrite one byte of each page.
   for (std::byte* page = begin; page < end; page += kPageBytes) {
@@ -69,9 +68,9 @@ absl::StatusOr<Arena> Arena::Allocate(const ArenaLayout& layout, Device* device)
   void* base =
       mmap(nullptr, static_cast<size_t>(arena.bytes()), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (base == MAP_FAILED) {
-    return absl::ResourceExhaustedError(absl::StrCat(
+    return ResourceExhaustedError(
         "cannot allocate the arena of ", arena.bytes(), " bytes: ", std::strerror(errno),
-        ". Try more pipeline stages, pipeline.recompute_every, or smaller micro-batches (see `hadal plan`)."));
+        ". Try more pipeline stages, pipeline.recompute_every, or smaller micro-batches (see `hadal plan`).");
   }
   arena.on_device_.base = static_cast<std::byte*>(base);
   arena.host_.base = arena.on_device_.base + arena.on_device_.bytes;
@@ -94,9 +93,9 @@ absl::Status Arena::MakeResident(const Stream& stream) {
     status.Update(populated);
   });
   if (status.ok()) return status;
-  return absl::ResourceExhaustedError(absl::StrCat(
+  return ResourceExhaustedError(
       "this host cannot provide the ", bytes(), " bytes of the arena: ", status.message(),
-      ". Try more pipeline stages, pipeline.recompute_every, or smaller micro-batches (see `hadal plan`)."));
+      ". Try more pipeline stages, pipeline.recompute_every, or smaller micro-batches (see `hadal plan`).");
 }
 
 absl::StatusOr<Arena> Arena::AllocateOn(const ArenaLayout& layout, Device& device) {
@@ -106,10 +105,9 @@ absl::StatusOr<Arena> Arena::AllocateOn(const ArenaLayout& layout, Device& devic
   const auto of_part = [&](absl::StatusOr<std::byte*> memory, const char* where,
                            int64_t bytes) -> absl::StatusOr<std::byte*> {
     if (memory.ok()) return memory;
-    return absl::ResourceExhaustedError(
-        absl::StrCat("cannot allocate the arena's ", bytes, " bytes ", where, " (", device.Name(), ", ",
-                     device.FreeBytes(), " bytes free): ", memory.status().message(),
-                     ". Try more pipeline stages, pipeline.recompute_every, or smaller micro-batches."));
+    return ResourceExhaustedError("cannot allocate the arena's ", bytes, " bytes ", where, " (", device.Name(), ", ",
+                                  device.FreeBytes(), " bytes free): ", memory.status().message(),
+                                  ". Try more pipeline stages, pipeline.recompute_every, or smaller micro-batches.");
   };
   const int64_t device_bytes = std::max(layout.device_bytes(), ArenaLayout::kAlignmentBytes);
   HADAL_ASSIGN_OR_RETURN(arena.on_device_.base, of_part(device.Allocate(device_bytes), "on the device", device_bytes));

@@ -71,10 +71,10 @@ absl::StatusOr<FileDescriptor> CheckRegular(int fd, const std::string& path) {
   struct stat info;
   if (fstat(fd, &info) != 0) return ErrnoStatus(errno, "stat", path);
   if (!S_ISREG(info.st_mode)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("cannot read ", path, ": it is ",
-                     S_ISDIR(info.st_mode) ? "a directory; name a file"
-                                           : "a pipe or a device; save its output to a file, and name that"));
+    return FailedPreconditionError("cannot read ", path, ": it is ",
+                                   S_ISDIR(info.st_mode)
+                                       ? "a directory; name a file"
+                                       : "a pipe or a device; save its output to a file, and name that");
   }
   return file;
 }
@@ -88,8 +88,8 @@ absl::Status CheckReplaceable(const std::string& path) {
   const bool stream =
       readlink(path.c_str(), target.data(), target.size() - 1) > 0 && std::string_view(target.data()) == "/proc/";
   if (regular && !stream) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("cannot replace ", path, ": it is a device or a pipe, not a file; choose the name of a file"));
+  return FailedPreconditionError("cannot replace ", path,
+                                 ": it is a device or a pipe, not a file; choose the name of a file");
 }
 
 // Opens an empty file, to be renamed to `path`, that no other writer uses: `path`.<unique>, with a number appended if
@@ -176,12 +176,10 @@ absl::StatusOr<FileDescriptor> OpenDirectory(const std::string& path) {
 
 absl::StatusOr<FileDescriptor> OpenFileIn(const FileDescriptor& parent, const std::string& directory,
                                           const std::string& name) {
-  if (!IsPlainFileName(name)) {
-    return absl::DataLossError(absl::StrCat("\"", name, "\" is not the name of a file inside ", directory));
-  }
+  if (!IsPlainFileName(name)) return DataLossError("\"", name, "\" is not the name of a file inside ", directory);
   absl::StatusOr<FileDescriptor> file =
       CheckRegular(openat(parent.get(), name.c_str(), kOpenForReading | O_NOFOLLOW), JoinPath(directory, name));
-  if (absl::IsFailedPrecondition(file.status())) return absl::DataLossError(file.status().message());
+  if (absl::IsFailedPrecondition(file.status())) return DataLossError(file.status().message());
   return file;
 }
 
@@ -194,8 +192,8 @@ absl::StatusOr<FileDescriptor> CreateFile(const std::string& path) {
 absl::Status CreationError(int error, const std::string& path) {
   const std::string directory = DirectoryName(path);
   if (error != ENOENT || PathExists(directory)) return ErrnoStatus(error, "create", path);
-  return absl::NotFoundError(absl::StrCat("cannot create ", path, ": there is no directory ", directory,
-                                          "; create it, or choose another path"));
+  return NotFoundError("cannot create ", path, ": there is no directory ", directory,
+                       "; create it, or choose another path");
 }
 
 absl::Status CheckCreatable(const std::string& path) {
@@ -213,8 +211,8 @@ absl::Status CheckIsNoneOf(const std::string& output, const std::vector<std::str
   if (stat(output.c_str(), &out) != 0 || !S_ISREG(out.st_mode)) return absl::OkStatus();
   for (const std::string& input : inputs) {
     if (stat(input.c_str(), &in) != 0 || in.st_dev != out.st_dev || in.st_ino != out.st_ino) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("writing ", output, " would empty ", input, ", which is an input; choose another output file"));
+    return InvalidArgumentError("writing ", output, " would empty ", input,
+                                ", which is an input; choose another output file");
   }
   return absl::OkStatus();
 }
@@ -243,8 +241,7 @@ absl::Status ReadAt(const FileDescriptor& file, int64_t offset, int64_t bytes, v
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return ErrnoStatus(errno, "read", path);
     if (got == 0) {
-      return absl::DataLossError(
-          absl::StrCat(path, " ends at byte ", offset, ", ", bytes, " bytes before it should: it was cut short"));
+      return DataLossError(path, " ends at byte ", offset, ", ", bytes, " bytes before it should: it was cut short");
     }
     out += got;
     offset += got;
@@ -273,8 +270,8 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes)
 absl::StatusOr<std::string> ReadWhole(const FileDescriptor& file, const std::string& path, int64_t max_bytes) {
   HADAL_ASSIGN_OR_RETURN(const int64_t bytes, FileBytes(file, path));
   if (bytes > max_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat("cannot read ", path, ": it has ", bytes,
-                                                   " bytes, the limit for this kind of file is ", max_bytes));
+    return InvalidArgumentError("cannot read ", path, ": it has ", bytes, " bytes, the limit for this kind of file is ",
+                                max_bytes);
   }
   std::string contents(static_cast<size_t>(bytes), '\0');
   HADAL_RETURN_IF_ERROR(ReadAt(file, 0, bytes, contents.data(), path));

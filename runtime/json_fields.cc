@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/files.h"
+#include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
@@ -78,17 +79,14 @@ std::string Shown(const Json& value) {
 
 absl::StatusOr<Json> ParseStrictJson(std::string_view text, const StrictJsonLimits& limits, const std::string& what) {
   if (static_cast<int64_t>(text.size()) > limits.max_bytes) {
-    return absl::DataLossError(
-        absl::StrCat(what, ": ", text.size(), " bytes of JSON, more than the limit of ", limits.max_bytes));
+    return DataLossError(what, ": ", text.size(), " bytes of JSON, more than the limit of ", limits.max_bytes);
   }
   try {
     Checker checker(limits.max_depth);
-    if (!Json::sax_parse(text, &checker)) {
-      return absl::DataLossError(absl::StrCat(what, ": not valid: ", checker.error()));
-    }
+    if (!Json::sax_parse(text, &checker)) return DataLossError(what, ": not valid: ", checker.error());
     return Json::parse(text);
   } catch (const std::exception& error) {
-    return absl::DataLossError(absl::StrCat(what, ": not valid: ", error.what()));
+    return DataLossError(what, ": not valid: ", error.what());
   }
 }
 
@@ -101,35 +99,26 @@ std::optional<absl::int128> JsonInteger(const Json& value) {
 JsonFields::JsonFields(const Json& object, std::string path, absl::Status& status)
     : object_(object), path_(std::move(path)), status_(status) {
   if (object.is_object() || !status_.ok()) return;
-  status_ = absl::DataLossError(absl::StrCat(path_.empty() ? "it" : path_, " is ", Shown(object), ", not an object"));
+  status_ = DataLossError(path_.empty() ? "it" : path_, " is ", Shown(object), ", not an object");
 }
 
-void JsonFields::Read(const std::string& name, bool& value) {
+template <typename T>
+void JsonFields::ReadAs(const std::string& name, bool (Json::*is_kind)() const, const char* kind, T& value) {
   const Json* const field = Find(name);
   if (field == nullptr) return;
-  if (!field->is_boolean()) return Fail(name, absl::StrCat("is ", Shown(*field), ", expected true or false"));
-  value = field->get<bool>();
+  if (!(field->*is_kind)()) return Fail(name, absl::StrCat("is ", Shown(*field), ", expected ", kind));
+  value = field->get<T>();
 }
 
-void JsonFields::Read(const std::string& name, double& value) {
-  const Json* const field = Find(name);
-  if (field == nullptr) return;
-  if (!field->is_number()) return Fail(name, absl::StrCat("is ", Shown(*field), ", expected a number"));
-  value = field->get<double>();
-}
+void JsonFields::Read(const std::string& name, bool& value) { ReadAs(name, &Json::is_boolean, "true or false", value); }
+void JsonFields::Read(const std::string& name, double& value) { ReadAs(name, &Json::is_number, "a number", value); }
+void JsonFields::Read(const std::string& name, std::string& value) { ReadAs(name, &Json::is_string, "text", value); }
 
 void JsonFields::ReadOrInfinity(const std::string& name, double& value) {
   const auto field = object_.find(name);
   if (field == object_.end() || !field->is_null()) return Read(name, value);
   ++asked_;
   value = std::numeric_limits<double>::infinity();
-}
-
-void JsonFields::Read(const std::string& name, std::string& value) {
-  const Json* const field = Find(name);
-  if (field == nullptr) return;
-  if (!field->is_string()) return Fail(name, absl::StrCat("is ", Shown(*field), ", expected text"));
-  value = field->get<std::string>();
 }
 
 void JsonFields::ReadFileName(const std::string& name, std::string& value) {
@@ -160,13 +149,12 @@ bool JsonFields::Has(const std::string& name) const { return object_.contains(na
 
 void JsonFields::NoOthers() {
   if (!status_.ok() || object_.size() == asked_) return;
-  status_ =
-      absl::DataLossError(absl::StrCat(path_.empty() ? "it" : path_, " has fields that this version does not know"));
+  status_ = DataLossError(path_.empty() ? "it" : path_, " has fields that this version cannot read");
 }
 
 void JsonFields::Fail(const std::string& name, const std::string& what) {
   if (!status_.ok()) return;
-  status_ = absl::DataLossError(absl::StrCat("the field ", path_, path_.empty() ? "" : ".", name, " ", what));
+  status_ = DataLossError("the field ", path_, path_.empty() ? "" : ".", name, " ", what);
 }
 
 const Json* JsonFields::Find(const std::string& name) {

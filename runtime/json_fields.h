@@ -95,6 +95,8 @@ class JsonFields {
  private:
   // Returns the field, or null if it is missing or if an earlier field failed.
   const nlohmann::json* Find(const std::string& name);
+  template <typename T>
+  void ReadAs(const std::string& name, bool (nlohmann::json::*is_kind)() const, const char* kind, T& value);
   std::optional<absl::int128> Integer(const std::string& name, absl::int128 least, absl::int128 most);
 
   const nlohmann::json& object_;

@@ -5,8 +5,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
-
-#include "absl/strings/str_cat.h"
+#include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
@@ -27,11 +26,9 @@ absl::StatusOr<FileDescriptor> OpenLocked(const std::string& path) {
     FileDescriptor file(fd);
     struct stat info;
     if (fstat(fd, &info) != 0) return ErrnoStatus(errno, "stat", path);
-    if (!S_ISREG(info.st_mode)) {
-      return absl::FailedPreconditionError(absl::StrCat("cannot write ", path, ": it is not a regular file"));
-    }
+    if (!S_ISREG(info.st_mode)) return FailedPreconditionError("cannot write ", path, ": it is not a regular file");
     if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-      return absl::AbortedError(absl::StrCat("cannot write ", path, ": another process is writing it"));
+      return AbortedError("cannot write ", path, ": another process is writing it");
     }
     if (Leads(path, info)) return file;
   }

@@ -49,7 +49,7 @@ class MappedFile {
   MappedFile& operator=(MappedFile&& other) noexcept;
   ~MappedFile();
 
-  // Starts on a page boundary. Valid while the object lives and is not moved from.
+  // Starts on a page boundary. Valid while the object exists and is not moved from.
   std::span<const std::byte> bytes() const { return bytes_; }
   // As of Open.
   const FileStamp& stamp() const { return stamp_; }

@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "runtime/crc32c.h"
 #include "runtime/machine.h"
+#include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
@@ -108,7 +109,7 @@ std::string FactsToJson(const RankFacts& facts) {
 absl::StatusOr<RankFacts> FactsFromJson(const std::string& text) {
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_object() && json.contains("rank")) return json.get<RankFacts>();
-  return absl::InternalError("a rank sent facts that cannot be read; start every rank with the same binary");
+  return InternalError("a rank sent facts that cannot be read; start every rank with the same binary");
 }
 
 }  // namespace hadal

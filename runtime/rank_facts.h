@@ -44,8 +44,8 @@ std::string CpuList(const std::vector<int>& cpus);
 // `hosts`: [rank], of all ranks.
 std::string DescribeRanks(const std::vector<int>& which, std::span<const std::string> hosts);
 
-// Returns one line. FactsFromJson reads it also from a rank of another version: it ignores fields that it does not
-// know, and a missing field keeps its default.
+// Returns one line. FactsFromJson reads it also from a rank of another version: it ignores unknown
+// fields, and a missing field keeps its default.
 std::string FactsToJson(const RankFacts& facts);
 // Errors: Internal if `json` is not an object with a "rank".
 absl::StatusOr<RankFacts> FactsFromJson(const std::string& json);

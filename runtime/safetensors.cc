@@ -75,9 +75,9 @@ absl::StatusOr<SafetensorsWriter> SafetensorsWriter::Create(const std::string& p
                                                             const SafetensorsMetadata& metadata) {
   const std::string header = MakeHeader(tensors, metadata);
   if (static_cast<int64_t>(header.size()) - kSafetensorsLengthBytes > kMaxSafetensorsHeaderBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cannot write ", path, ": ", tensors.size(), " tensors need a header of ", header.size(),
-                     " bytes, the format's limit is ", kMaxSafetensorsHeaderBytes, "; save with more ranks"));
+    return InvalidArgumentError("cannot write ", path, ": ", tensors.size(), " tensors need a header of ",
+                                header.size(), " bytes, the format's limit is ", kMaxSafetensorsHeaderBytes,
+                                "; save with more ranks");
   }
   HADAL_ASSIGN_OR_RETURN(FileDescriptor file, CreateFile(path));
   SafetensorsWriter writer(path, std::move(file), std::move(tensors));
@@ -164,9 +164,7 @@ struct ParsedTensor {
 };
 
 absl::StatusOr<ParsedTensor> ParseTensor(const std::string& name, const Json& value) {
-  const auto error = [&](const std::string& what) {
-    return absl::DataLossError(absl::StrCat("tensor \"", name, "\": ", what));
-  };
+  const auto error = [&](const std::string& what) { return DataLossError("tensor \"", name, "\": ", what); };
   if (!value.is_object() || value.size() != 3 || !value.contains("dtype") || !value.contains("shape") ||
       !value.contains("data_offsets")) {
     return error("it needs exactly dtype, shape and data_offsets");
@@ -202,10 +200,10 @@ absl::StatusOr<ParsedTensor> ParseTensor(const std::string& name, const Json& va
 }
 
 absl::StatusOr<SafetensorsMetadata> ParseMetadata(const Json& value) {
-  if (!value.is_object()) return absl::DataLossError("__metadata__ is not an object");
+  if (!value.is_object()) return DataLossError("__metadata__ is not an object");
   SafetensorsMetadata metadata;
   for (const auto& [key, text] : value.items()) {
-    if (!text.is_string()) return absl::DataLossError(absl::StrCat("__metadata__ \"", key, "\" is not a text"));
+    if (!text.is_string()) return DataLossError("__metadata__ \"", key, "\" is not a text");
     metadata[key] = text.get<std::string>();
   }
   return metadata;
@@ -219,19 +217,16 @@ absl::Status SortAndCheckPlaces(std::vector<ParsedTensor>& tensors, int64_t data
   int64_t at = 0;
   for (const ParsedTensor& parsed : tensors) {
     if (parsed.end > data_bytes) {
-      return absl::DataLossError(absl::StrCat("tensor \"", parsed.tensor.name, "\" ends at byte ", parsed.end,
-                                              " of the data, which has only ", data_bytes, ": cut short?"));
+      return DataLossError("tensor \"", parsed.tensor.name, "\" ends at byte ", parsed.end,
+                           " of the data, which has only ", data_bytes, ": cut short?");
     }
     if (parsed.begin != at) {
-      return absl::DataLossError(
-          absl::StrCat("tensor \"", parsed.tensor.name, "\" begins at byte ", parsed.begin, " of the data, ",
-                       parsed.begin < at ? "inside another one" : "after a gap", "; expected ", at));
+      return DataLossError("tensor \"", parsed.tensor.name, "\" begins at byte ", parsed.begin, " of the data, ",
+                           parsed.begin < at ? "inside another one" : "after a gap", "; expected ", at);
     }
     at = parsed.end;
   }
-  if (at != data_bytes) {
-    return absl::DataLossError(absl::StrCat(data_bytes - at, " bytes follow the last tensor"));
-  }
+  if (at != data_bytes) return DataLossError(data_bytes - at, " bytes follow the last tensor");
   return absl::OkStatus();
 }
 
@@ -257,14 +252,14 @@ absl::StatusOr<SafetensorsReader> SafetensorsReader::Open(std::string path,
 absl::StatusOr<std::string> SafetensorsReader::ReadHeader() {
   HADAL_ASSIGN_OR_RETURN(file_bytes_, FileBytes(*file_, path_));
   if (file_bytes_ < kSafetensorsLengthBytes) {
-    return absl::DataLossError(absl::StrCat(path_, " has ", file_bytes_, " bytes, too few for a safetensors file"));
+    return DataLossError(path_, " has ", file_bytes_, " bytes, too few for a safetensors file");
   }
   uint64_t length = 0;
   HADAL_RETURN_IF_ERROR(ReadAt(*file_, 0, kSafetensorsLengthBytes, &length, path_));
   const int64_t limit = std::min(file_bytes_ - kSafetensorsLengthBytes, kMaxSafetensorsHeaderBytes);
   if (length > static_cast<uint64_t>(limit)) {
-    return absl::DataLossError(absl::StrCat(path_, " says that its header has ", length, " bytes; at most ", limit,
-                                            " are possible: not a safetensors file, or cut short"));
+    return DataLossError(path_, " says that its header has ", length, " bytes; at most ", limit,
+                         " are possible: not a safetensors file, or cut short");
   }
   header_bytes_ = kSafetensorsLengthBytes + static_cast<int64_t>(length);
   std::string header(static_cast<size_t>(header_bytes_), '\0');
@@ -277,7 +272,7 @@ absl::Status SafetensorsReader::ParseHeader(const std::string& header) {
   HADAL_ASSIGN_OR_RETURN(
       const Json json,
       ParseStrictJson(header, {.max_bytes = kMaxSafetensorsHeaderBytes, .max_depth = kHeaderDepth}, "header"));
-  if (!json.is_object()) return absl::DataLossError("the header is not a JSON object");
+  if (!json.is_object()) return DataLossError("the header is not a JSON object");
   std::vector<ParsedTensor> parsed;
   for (const auto& [name, value] : json.items()) {
     if (name == kSafetensorsMetadataKey) {

@@ -2,10 +2,10 @@
 // synchronise the two. Main order: the order of the work on the main queue.
 //
 //   main order   … gradients complete │ MarkReady    parts of the backward pass …           a kernel reads the result
-//   queue                             └─────────►  Begin │ kernels │ End ── Done, asked by the host ─►  launched now
+//   queue                             └─────────►  Begin │ kernels │ End ── Done, called by the host ►  launched now
 //
 // The work is numbered pieces, such as parts of a gradient. A piece starts when everything that was in the main order
-// at its MarkReady is done; what is launched later in the main order runs concurrently. The host asks Done before it
+// at its MarkReady is done; what is launched later in the main order runs concurrently. The host calls Done before it
 // launches what needs the piece; or, if pieces are kernels alone, the main order waits for it (Join). Only kernels
 // whose headers allow it may run here, because others use scratch memory that the main order uses at the same time.
 // Threads: the thread that makes the device's calls. If pieces only copy to the host, one other thread may call Begin,

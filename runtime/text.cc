@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
@@ -96,9 +97,9 @@ absl::Status ReadLineError(const std::string& name, int64_t lines, const std::st
                                ? absl::StrCat("has more than ", kMostLineBytes, " bytes without a line end")
                                : "cannot be read";
   const bool returns = line.find('\r') != std::string::npos;
-  return absl::InvalidArgumentError(absl::StrCat(
+  return InvalidArgumentError(
       name, ":", lines + 1, ": ", what,
-      returns ? "; do its lines end in CR alone? `tr '\\r' '\\n'` converts them" : "; is it whole, and text?"));
+      returns ? "; do its lines end in CR alone? `tr '\\r' '\\n'` converts them" : "; is it whole, and text?");
 }
 
 std::string Printable(std::string_view text) {

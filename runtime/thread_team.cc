@@ -100,7 +100,7 @@ class ThreadTeam::Worker {
   }
 
  private:
-  // True for the first of the two threads that asks for the part of `region`. The caller asks for each before it begins
+  // True for the first of the two threads that requests the part of `region`. The caller asks for each before it begins
   // the next, so that taken_ is `region` or the one before.
   bool Take(uint32_t region) {
     uint32_t before = region - 1;

@@ -154,7 +154,7 @@ CommandOption Command::AddWord(const std::string& name, const std::vector<std::s
 
 namespace {
 
-// "; did you mean --run-dir?" for the first of the words that `command` does not know, or "".
+// "; did you mean --run-dir?" for the first of the words that `command` lacks, or "".
 std::string Suggestion(const CLI::App& command, const std::vector<std::string>& unknown) {
   if (unknown.empty()) return "";
   std::vector<std::string> names;

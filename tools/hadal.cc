@@ -73,7 +73,7 @@ constexpr AddCommand kCommands[] = {
     hadal::AddChrfCommand,
     hadal::AddWerCommand,
     hadal::AddConfigCommand,             // show, diff, explain
-    hadal::AddConfigCellsCommand,        // what Python asks of the configs of a grid
+    hadal::AddConfigCellsCommand,        // what Python needs of the configs of a grid
     hadal::AddCheckpointCommand,         // ls, verify, diff, export, average
     hadal::AddInspectCommand,            // what a step trains on
     hadal::AddInspectSimilarityCommand,  // how alike a checkpoint's layers are
@@ -116,7 +116,7 @@ int main(int argc, char** argv) {
   std::signal(SIGCHLD, SIG_DFL);  // if a parent ignored it, waitpid would report no end of a child
   hadal::IgnoreFileSizeSignal();
   hadal::ExplainLostPages();
-  // Training saves and stops when a signal asks for it. Everything else ends at once, as programs do.
+  // A stop signal makes training save and stop. All other commands end at once.
   const bool trains = argc > 1 && std::string_view(argv[1]) == "train";
   if (trains) hadal::InstallStopSignals();
   hadal::CommandLine line("hadal", "hadal trains Transformers of extreme depth through a pipeline of ranks.");
@@ -149,7 +149,7 @@ int main(int argc, char** argv) {
     std::fputs(absl::StrCat("hadal: ", hadal::ErrorOfException().message(), "\n").c_str(), stderr);
     return hadal::kExitError;
   }
-  // What a run prints is only its progress; of other commands it is what they are for.
+  // A run prints only its progress; other commands print their result.
   if (exit_code == hadal::kExitDone && !trains && !hadal::StandardOutputIsWhole()) {
     std::fputs("hadal: writing to standard output failed; is the disk full?\n", stderr);
     return hadal::kExitError;

@@ -88,7 +88,7 @@ absl::StatusOr<int> DeferredSignals::WaitFor(pid_t child) const {
     received_ = signal;
   }
   if (received_ != 0) kill(getpid(), received_);  // takes its effect at this object's end
-  if (ended < 0) return absl::InternalError(absl::StrCat("waiting for a child: ", std::strerror(errno)));
+  if (ended < 0) return InternalError("waiting for a child: ", std::strerror(errno));
   return status;
 }
 
@@ -142,10 +142,10 @@ std::vector<char*> Pointers(std::vector<std::string>& words) {
 // A file in memory with `text`, at its beginning.
 absl::StatusOr<FileDescriptor> InMemory(const std::string& text) {
   FileDescriptor file(memfd_create("input", MFD_CLOEXEC));
-  if (file.get() < 0) return absl::InternalError(absl::StrCat("memfd_create: ", std::strerror(errno)));
+  if (file.get() < 0) return InternalError("memfd_create: ", std::strerror(errno));
   for (size_t written = 0; written < text.size();) {
     const ssize_t count = write(file.get(), text.data() + written, text.size() - written);
-    if (count < 0) return absl::ResourceExhaustedError(absl::StrCat("input of Python: ", std::strerror(errno)));
+    if (count < 0) return ResourceExhaustedError("input of Python: ", std::strerror(errno));
     written += static_cast<size_t>(count);
   }
   lseek(file.get(), 0, SEEK_SET);
@@ -179,8 +179,8 @@ std::string Interpreter() {
 }
 
 absl::Status CannotStart(int error) {
-  return absl::NotFoundError(absl::StrCat("cannot start ", Interpreter(), " (", std::strerror(error),
-                                          "); install Python 3, or name an interpreter in HADAL_PYTHON"));
+  return NotFoundError("cannot start ", Interpreter(), " (", std::strerror(error),
+                       "); install Python 3, or name an interpreter in HADAL_PYTHON");
 }
 
 // Starts `python3 -m PACKAGE ARGUMENTS` with the given standard input and output, -1 for this process's. Errors:
@@ -219,14 +219,14 @@ absl::StatusOr<int> RunPythonPackage(const std::string& package, const std::vect
   HADAL_ASSIGN_OR_RETURN(const pid_t pid, StartPython(package, arguments, file.get(), /*output=*/-1, deferred));
   HADAL_ASSIGN_OR_RETURN(const int status, deferred.WaitFor(pid));
   if (WIFEXITED(status)) return WEXITSTATUS(status);
-  return absl::InternalError(absl::StrCat(Interpreter(), " -m ", package, " ended with signal ", WTERMSIG(status)));
+  return InternalError(Interpreter(), " -m ", package, " ended with signal ", WTERMSIG(status));
 }
 
 absl::StatusOr<PythonService> PythonService::Start(const std::string& package,
                                                    const std::vector<std::string>& arguments) {
   int sockets[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) {
-    return absl::InternalError(absl::StrCat("socketpair: ", std::strerror(errno)));
+    return InternalError("socketpair: ", std::strerror(errno));
   }
   FileDescriptor ours(sockets[0]);
   const FileDescriptor theirs(sockets[1]);
@@ -265,7 +265,7 @@ absl::StatusOr<std::string> PythonService::Ask(std::string_view message) {
     done = transfer(answer.data(), size, false);
   }
   if (done) return answer;
-  return absl::InternalError(absl::StrCat(Interpreter(), " has ended; its message stands above"));
+  return InternalError(Interpreter(), " has ended; its message stands above");
 }
 
 absl::Status RunHadalTorch(const std::vector<std::string>& arguments) {

@@ -66,7 +66,7 @@ absl::StatusOr<ElasticRun> ReadElasticRun(const std::vector<std::string>& comman
   CommandLine line("hadal", "");
   AddTrainArguments(line.program(), arguments).Runs([] {});
   if (words.empty() || line.Run(words) != CommandLine::Outcome::kRan) {
-    return absl::InvalidArgumentError(
+    return InvalidArgumentError(
         "--elastic: the command has no `hadal train CONFIG… {layout}`, whose config decides the layout");
   }
   HADAL_ASSIGN_OR_RETURN(const config::RunConfig config,
@@ -82,17 +82,16 @@ absl::StatusOr<ElasticRun> ReadElasticRun(const std::vector<std::string>& comman
   HADAL_RETURN_IF_ERROR(ValidateModelOptions(run.options.model));
   HADAL_ASSIGN_OR_RETURN(run.costs, LoadCosts(arguments->costs));
   if (!run.costs.machine && arguments->device.kind == "cuda") {
-    return absl::InvalidArgumentError(
+    return InvalidArgumentError(
         "--elastic on GPUs plans for a described machine: give `hadal train` --machine FILE (configs/machines)");
   }
   int32_t& groups = run.options.batch.sum_groups;
   const std::optional<int32_t> before =
       SumGroupsBefore(arguments->run_directory, arguments->resume, run.options.checkpoint.memory_every_steps > 0);
   if (groups == 0 && before == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        arguments->run_directory,
-        ": its newest checkpoint is of an older hadal that added replicas in another order. Resume it once "
-        "with --set batch.sum_groups=G --accept-changes, then with --elastic"));
+    return InvalidArgumentError(arguments->run_directory,
+                                ": its newest checkpoint is of an older hadal that added replicas in another order. "
+                                "Resume it once with --set batch.sum_groups=G --accept-changes, then with --elastic");
   }
   if (groups == 0) groups = before.value_or(0);
   return run;
@@ -131,8 +130,8 @@ struct SuperviseArguments {
 
 absl::Status ParseWait(const char* name, const std::string& text, absl::Duration least, absl::Duration& wait) {
   if (absl::ParseDuration(text, &wait) && wait >= least) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(name, " \"", text, "\" is no duration of at least ",
-                                                 absl::FormatDuration(least), "; write for example 90s or 10m"));
+  return InvalidArgumentError(name, " \"", text, "\" is no duration of at least ", absl::FormatDuration(least),
+                              "; write for example 90s or 10m");
 }
 
 absl::StatusOr<int> RunSupervise(SuperviseArguments& arguments) {

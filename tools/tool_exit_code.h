@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/status_macros.h"
 #include "runtime/text.h"
 
 namespace hadal {
@@ -29,8 +30,8 @@ inline int ToolExitCode(const absl::Status& status) {
 // Returns the status of a child that ended with one of the codes above. `message`: what to print besides the child's.
 inline absl::Status ToolStatus(int exit_code, const std::string& message = kPrinted) {
   if (exit_code == kToolDone) return absl::OkStatus();
-  if (exit_code == kToolUsage) return absl::InvalidArgumentError(message);
-  return exit_code == kToolDamaged ? absl::DataLossError(message) : absl::InternalError(message);
+  if (exit_code == kToolUsage) return InvalidArgumentError(message);
+  return exit_code == kToolDamaged ? DataLossError(message) : InternalError(message);
 }
 
 // Prints "hadal COMMAND: MESSAGE" on standard error.

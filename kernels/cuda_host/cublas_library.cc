@@ -26,8 +26,7 @@ absl::StatusOr<void*> OpenLibrary() {
     if (void* handle = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL); handle != nullptr) return handle;
     absl::StrAppend(&errors, errors.empty() ? "" : "; ", dlerror());
   }
-  return absl::UnavailableError(
-      absl::StrCat("cuBLASLt is not found (", errors, "); add the folder of ", name, " to LD_LIBRARY_PATH"));
+  return UnavailableError("cuBLASLt is not found (", errors, "); add the folder of ", name, " to LD_LIBRARY_PATH");
 }
 
 }  // namespace
@@ -57,7 +56,7 @@ absl::StatusOr<CublasLibrary> LoadCublasLibrary() {
   load(library.set_preference, "cublasLtMatmulPreferenceSetAttribute");
   load(library.status_string, "cublasLtGetStatusString");
   load(library.version, "cublasLtGetVersion");
-  if (!missing.empty()) return absl::UnavailableError(absl::StrCat("this cuBLASLt lacks", missing));
+  if (!missing.empty()) return UnavailableError("this cuBLASLt lacks", missing);
   return library;
 }
 

@@ -334,7 +334,7 @@ absl::StatusOr<std::unique_ptr<Matmul>> MakeCublasMatmul(StreamHandle stream, vo
   HADAL_ASSIGN_OR_RETURN(const CublasLibrary library, LoadCublasLibrary());
   cublasLtHandle_t handle = nullptr;
   if (const cublasStatus_t status = library.create(&handle); status != CUBLAS_STATUS_SUCCESS) {
-    return absl::UnavailableError(absl::StrCat("cannot start cuBLASLt: ", library.status_string(status)));
+    return UnavailableError("cannot start cuBLASLt: ", library.status_string(status));
   }
   return std::make_unique<CublasMatmul>(library, handle, stream, workspace, major, tf32, weight_gradient_batch);
 }

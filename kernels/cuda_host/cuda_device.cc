@@ -26,7 +26,7 @@ namespace {
 constexpr int kOldestMajor = 8;  // sm_80
 
 absl::Status Unavailable(const char* what, cudaError_t error) {
-  return absl::UnavailableError(absl::StrCat(what, ": ", cudaGetErrorString(error)));
+  return UnavailableError(what, ": ", cudaGetErrorString(error));
 }
 
 class CudaGraph : public DeviceGraph {
@@ -152,16 +152,15 @@ absl::StatusOr<int> ChooseDevice(const CudaDeviceOptions& options) {
   if (const cudaError_t error = cudaDriverGetVersion(&driver); error != cudaSuccess) {
     return Unavailable("no usable NVIDIA driver", error);
   }
-  if (driver == 0) return absl::NotFoundError("no NVIDIA driver");
+  if (driver == 0) return NotFoundError("no NVIDIA driver");
   const cudaError_t error = cudaGetDeviceCount(&devices);
   if (error != cudaSuccess) cudaGetLastError();  // clears the error for the next launch
   if (error == cudaErrorNoDevice || (error == cudaSuccess && devices == 0)) {
-    return absl::NotFoundError("no GPU is visible (CUDA_VISIBLE_DEVICES?)");
+    return NotFoundError("no GPU is visible (CUDA_VISIBLE_DEVICES?)");
   }
   if (error == cudaErrorInsufficientDriver) {
-    return absl::UnavailableError(absl::StrCat("the driver is for CUDA ", VersionText(driver),
-                                               ", older than this program's ", VersionText(CUDART_VERSION),
-                                               ": update it, or build with an older CUDA"));
+    return UnavailableError("the driver is for CUDA ", VersionText(driver), ", older than this program's ",
+                            VersionText(CUDART_VERSION), ": update it, or build with an older CUDA");
   }
   if (error != cudaSuccess) return Unavailable("no usable GPU", error);
   return ChooseVisibleDevice(options.local_rank, devices);
@@ -178,7 +177,7 @@ absl::StatusOr<std::unique_ptr<Device>> CudaDevice::Open(const CudaDeviceOptions
   device->name_ = NameOf(properties);
   device->identity_ = IdentityOf(properties);
   if (properties.major < kOldestMajor) {
-    return absl::UnavailableError(absl::StrCat(device->name_, " is too old: the kernels are for sm_80 and later"));
+    return UnavailableError(device->name_, " is too old: the kernels are for sm_80 and later");
   }
   HADAL_ASSIGN_OR_RETURN(const DeviceQueues::Queue main, device->MakeKernelQueue());
   device->stream_ = static_cast<cudaStream_t>(main);
@@ -243,7 +242,7 @@ absl::StatusOr<std::byte*> CudaDevice::Allocate(int64_t bytes) {
   void* memory = nullptr;
   if (const cudaError_t error = cudaMalloc(&memory, static_cast<size_t>(bytes)); error != cudaSuccess) {
     cudaGetLastError();  // clears the error for the next launch
-    return absl::ResourceExhaustedError(cudaGetErrorString(error));
+    return ResourceExhaustedError(cudaGetErrorString(error));
   }
   Clear(memory, bytes);
   Synchronize();
@@ -264,7 +263,7 @@ absl::StatusOr<std::byte*> CudaDevice::AllocateHost(int64_t bytes) {
   if (const cudaError_t error = cudaHostAlloc(&memory, static_cast<size_t>(bytes), cudaHostAllocPortable);
       error != cudaSuccess) {
     cudaGetLastError();
-    return absl::ResourceExhaustedError(cudaGetErrorString(error));
+    return ResourceExhaustedError(cudaGetErrorString(error));
   }
   std::memset(memory, 0, static_cast<size_t>(bytes));
   return static_cast<std::byte*>(memory);
@@ -361,7 +360,7 @@ absl::StatusOr<std::unique_ptr<DeviceGraph>> CudaDevice::EndCapture() {
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     if (graph != nullptr) Check(cudaGraphExecDestroy(graph), "destroying a graph");
-    return absl::ResourceExhaustedError(cudaGetErrorString(error));
+    return ResourceExhaustedError(cudaGetErrorString(error));
   }
   Check(error, "making a graph");
   return std::make_unique<CudaGraph>(graph, launches);

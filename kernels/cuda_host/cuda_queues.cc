@@ -6,6 +6,7 @@
 
 #include "kernels/cuda_host/cuda_check.h"
 #include "kernels/cuda_host/cuda_device.h"
+#include "runtime/status_macros.h"
 
 namespace hadal::cuda {
 namespace {
@@ -14,7 +15,7 @@ constexpr std::chrono::microseconds kPause{100};  // between two looks at an eve
 
 absl::Status Exhausted(cudaError_t error) {
   cudaGetLastError();  // clears the error for the next launch
-  return absl::ResourceExhaustedError(cudaGetErrorString(error));
+  return ResourceExhaustedError(cudaGetErrorString(error));
 }
 
 class CudaQueues final : public DeviceQueues {

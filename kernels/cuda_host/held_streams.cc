@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "kernels/cuda/operations.h"
 #include "runtime/clock.h"
@@ -23,7 +22,7 @@ constexpr int kLeastLooks = 100;  // also if this thread got no core meanwhile
 absl::Status StatusOf(cudaError_t error) {
   if (error == cudaSuccess) return absl::OkStatus();
   cudaGetLastError();  // clears the error for the next launch
-  return absl::UnavailableError(absl::StrCat("counting hardware queues: ", cudaGetErrorString(error)));
+  return UnavailableError("counting hardware queues: ", cudaGetErrorString(error));
 }
 
 class Streams {

@@ -1,11 +1,12 @@
 #include "kernels/cuda_host/cuda_device.h"
 #include "kernels/cuda_host/held_streams.h"
+#include "runtime/status_macros.h"
 
 namespace hadal::cuda {
 namespace {
 
 absl::Status NoCuda() {
-  return absl::NotFoundError("this hadal was built without CUDA; build it where nvcc 12.2 or later is found");
+  return NotFoundError("this hadal was built without CUDA; build it where nvcc 12.2 or later is found");
 }
 
 }  // namespace

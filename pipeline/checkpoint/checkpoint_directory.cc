@@ -45,10 +45,9 @@ absl::StatusOr<std::string> PointerTarget(const std::string& path) {
 
 // An error that is no reason to pass over a checkpoint, with what to try.
 absl::Status NotPassedOver(const std::string& directory, const absl::Status& error) {
-  return absl::Status(error.code(),
-                      absl::StrCat(error.message(), "\n  The checkpoint ", directory,
-                                   " may be good all the same, so no older one takes its place. Mend this and "
-                                   "start again; or move that directory away to do without it"));
+  return absl::Status(error.code(), absl::StrCat(error.message(), "\n  The checkpoint ", directory,
+                                                 " may be good all the same, so no older one takes its place. Mend "
+                                                 "this and start again; or move that directory away to do without it"));
 }
 
 // Goes through the list once. Also returns Aborted if a listed checkpoint is no longer there.
@@ -56,14 +55,12 @@ absl::StatusOr<CheckpointReader> Search(const std::string& run_directory, const 
                                         std::vector<RejectedCheckpoint>& rejected) {
   HADAL_ASSIGN_OR_RETURN(std::vector<CheckpointEntry> entries, ListCheckpoints(run_directory));
   std::erase_if(entries, [&](const CheckpointEntry& entry) { return entry.step >= options.before_step; });
-  if (entries.empty()) {
-    return absl::NotFoundError(absl::StrCat("there is no checkpoint in ", CheckpointsDirectory(run_directory)));
-  }
+  if (entries.empty()) return NotFoundError("there is no checkpoint in ", CheckpointsDirectory(run_directory));
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
     absl::StatusOr<CheckpointReader> reader = CheckpointReader::Open(entry->directory);
-    if (absl::IsNotFound(reader.status())) return absl::AbortedError(reader.status().message());
+    if (absl::IsNotFound(reader.status())) return AbortedError(reader.status().message());
     if (reader.ok() && options.need_moments && !reader->manifest().has_moments) {
-      reader = absl::DataLossError("it holds weights only, without Adam's moments");
+      reader = DataLossError("it holds weights only, without Adam's moments");
     }
     if (reader.ok()) return reader;
     if (!IsDamage(reader.status())) return NotPassedOver(entry->directory, reader.status());
@@ -73,9 +70,9 @@ absl::StatusOr<CheckpointReader> Search(const std::string& run_directory, const 
   for (const RejectedCheckpoint& bad : rejected) {
     absl::StrAppend(&reasons, "\n  ", bad.directory, ": ", bad.reason.message());
   }
-  return absl::DataLossError(absl::StrCat(
+  return DataLossError(
       "no checkpoint in ", CheckpointsDirectory(run_directory), " can be used:", reasons,
-      "\n  Put a good copy of one in its place; without one, only a new run, in a directory of its own, is left"));
+      "\n  Put a good copy of one in its place; without one, only a new run, in a directory of its own, is left");
 }
 
 }  // namespace
@@ -105,9 +102,9 @@ absl::StatusOr<int64_t> ReadCheckpointPointer(const std::string& run_directory, 
   HADAL_ASSIGN_OR_RETURN(const std::string target, PointerTarget(path));
   const std::optional<int64_t> step = ParseCheckpointName(target);
   if (!step) {
-    return absl::DataLossError(absl::StrCat(path, " names \"", target,
-                                            "\", which is no checkpoint of this run; "
-                                            "remove it, or link it to a step_* directory beside it"));
+    return DataLossError(
+        path, " names \"", target,
+        "\", which is no checkpoint of this run; remove it, or link it to a step_* directory beside it");
   }
   return *step;
 }
@@ -149,8 +146,8 @@ absl::StatusOr<std::string> RunOf(const std::string& run_or_checkpoint) {
   if (PathExists(CheckpointsDirectory(path))) return path;
   if (BaseName(path) == kCheckpointsName && PathExists(path)) return DirectoryName(path);
   if (ParseCheckpointName(BaseName(path)) && PathExists(path)) return std::string();
-  return absl::NotFoundError(absl::StrCat(path, " is neither a checkpoint (no ", kManifestName,
-                                          ") nor a run directory (no ", kCheckpointsName, "/)"));
+  return NotFoundError(path, " is neither a checkpoint (no ", kManifestName, ") nor a run directory (no ",
+                       kCheckpointsName, "/)");
 }
 
 bool IsOfRun(const std::string& checkpoint, const std::string& run_directory) {
@@ -214,7 +211,7 @@ bool IsDirectory(const std::string& path) {
   return lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-// What somebody else has removed meanwhile is gone all the same.
+// OK for a directory that another process has removed meanwhile.
 absl::Status UnlessGone(const absl::Status& status) { return absl::IsNotFound(status) ? absl::OkStatus() : status; }
 
 absl::Status RemoveDirectory(const std::string& parent, const std::string& name, const std::string& attempt) {
@@ -243,7 +240,7 @@ absl::Status Settle(const std::string& parent, const std::string& name, const st
 
 // ---- Pointers and retention ----
 
-// Returns the steps that the pointers protect. An unreadable pointer is an error: we cannot know which checkpoint it
+// Returns the steps that the pointers protect. An unreadable pointer is an error: it is unknown which checkpoint it
 // protects.
 absl::StatusOr<std::set<int64_t>> ProtectedSteps(const std::string& run_directory) {
   std::set<int64_t> steps;
@@ -396,8 +393,8 @@ absl::Status CompleteCheckpointDirectory(const std::string& directory, Checkpoin
   if (!is_whole) return absl::OkStatus();
   // Opened as a reader would: what cannot be loaded is never committed.
   if (absl::Status status = CheckpointReader::Open(directory).status(); !status.ok()) {
-    return absl::InternalError(absl::StrCat("what was written makes no checkpoint: ", status.message(),
-                                            "; is the run directory on a file system that all ranks share?"));
+    return InternalError("what was written makes no checkpoint: ", status.message(),
+                         "; is the run directory on a file system that all ranks share?");
   }
   return SyncDirectory(directory);
 }

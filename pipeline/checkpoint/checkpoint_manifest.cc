@@ -26,9 +26,9 @@ std::string ShapeText(const CheckpointParameter& parameter) {
                              : absl::StrCat("[", parameter.rows, ", ", parameter.columns, "]");
 }
 
-absl::Status Damaged(absl::string_view what) { return absl::DataLossError(absl::StrCat("manifest: ", what)); }
+absl::Status Damaged(absl::string_view what) { return DataLossError("manifest: ", what); }
 
-// One line a list entry, so that people can read a manifest and text tools can compare two.
+// One line a list entry, so that a manifest is readable and text tools can compare two.
 template <typename Range, typename ToJson>
 std::string Lines(const Range& range, ToJson&& to_json) {
   std::string text = "[";
@@ -71,7 +71,7 @@ Json ProgressToJson(const TrainingProgress& progress) {
       {"target_tokens_seen", progress.target_tokens_seen},
       {"training_seconds", progress.training_seconds},
       {"validation_nll", FiniteOrNull(progress.validation_nll)},
-      // Readers of older versions know one best, by nll.
+      // Older versions read one best, by nll.
       {"best_nll", progress.validation_metric == "nll" && !progress.best.empty() ? Json(progress.best.front().score)
                                                                                  : Json(nullptr)},
       {"best_step", progress.best_step()},
@@ -304,7 +304,7 @@ void ReadSettings(const Json& root, JsonFields& fields, CheckpointManifest& mani
   if (fields.Has("inputs")) manifest.inputs = ReadInputKind(fields.Object("inputs"));
   if (slice_elements != kSliceElements) {
     fields.Fail("slice_elements",
-                absl::StrCat("asks for slices of ", slice_elements, " elements, this program uses ", kSliceElements));
+                absl::StrCat("gives slices of ", slice_elements, " elements, this program uses ", kSliceElements));
   }
 }
 
@@ -363,15 +363,15 @@ absl::Status CompareParameters(const std::vector<CheckpointParameter>& checkpoin
   const size_t both = std::min(checkpoint.size(), model.size());
   for (size_t p = 0; p < both; ++p) {
     if (checkpoint[p] == model[p]) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat("the checkpoint is of another model: its parameter ", p, " is ", checkpoint[p].name, " ",
-                     ShapeText(checkpoint[p]), ", the model's is ", model[p].name, " ", ShapeText(model[p]),
-                     "; compare the config with the one in the checkpoint's manifest"));
+    return FailedPreconditionError("the checkpoint is of another model: its parameter ", p, " is ", checkpoint[p].name,
+                                   " ", ShapeText(checkpoint[p]), ", the model's is ", model[p].name, " ",
+                                   ShapeText(model[p]),
+                                   "; compare the config with the one in the checkpoint's manifest");
   }
   if (checkpoint.size() != model.size()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the checkpoint is of another model: it has ", checkpoint.size(), " parameters, the model ",
-                     model.size(), "; compare the config with the one in the checkpoint's manifest"));
+    return FailedPreconditionError("the checkpoint is of another model: it has ", checkpoint.size(),
+                                   " parameters, the model ", model.size(),
+                                   "; compare the config with the one in the checkpoint's manifest");
   }
   return absl::OkStatus();
 }
@@ -453,9 +453,8 @@ absl::StatusOr<CheckpointManifest> CheckpointManifest::Parse(std::string_view te
   int32_t format = kCheckpointFormat;
   fields.Read("format", format);
   if (format != kCheckpointFormat) {
-    return absl::FailedPreconditionError(absl::StrCat("manifest: format ", format, ", this program reads ",
-                                                      kCheckpointFormat,
-                                                      "; use the hadal that wrote it, or a newer one"));
+    return FailedPreconditionError("manifest: format ", format, ", this program reads ", kCheckpointFormat,
+                                   "; use the hadal that wrote it, or a newer one");
   }
   CheckpointManifest manifest;
   ReadSettings(root, fields, manifest);

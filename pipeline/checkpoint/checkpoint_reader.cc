@@ -22,8 +22,8 @@ constexpr int kMostTries = 100;  // to open what a run replaces at the same time
 constexpr int64_t kChunkBytes = int64_t{4} << 20;
 
 absl::Status CrcError(std::string_view what, std::string_view where, uint32_t actual, uint32_t expected) {
-  return absl::DataLossError(absl::StrFormat("%s in %s is damaged: its CRC32C is %08x, the manifest says %08x", what,
-                                             where, actual, expected));
+  return DataLossError(absl::StrFormat("%s in %s is damaged: its CRC32C is %08x, the manifest says %08x", what, where,
+                                       actual, expected));
 }
 
 // Names the file in a message that begins with "manifest: ".
@@ -40,8 +40,8 @@ bool IsLink(const std::string& path) {
 bool IsNamedAsCheckpoint(const std::string& directory) { return ParseCheckpointName(BaseName(directory)).has_value(); }
 
 absl::Status NoCheckpoint(const std::string& directory, const absl::Status& why) {
-  return absl::NotFoundError(absl::StrCat(directory, " is not a checkpoint: ", why.message(),
-                                          " (`hadal checkpoint ls RUN_DIR` lists those of a run)"));
+  return NotFoundError(directory, " is not a checkpoint: ", why.message(),
+                       " (`hadal checkpoint ls RUN_DIR` lists those of a run)");
 }
 
 absl::StatusOr<uint32_t> FileCrc(const FileDescriptor& file, const std::string& path,
@@ -64,9 +64,9 @@ bool IsDamage(const absl::Status& error) { return absl::IsNotFound(error) || abs
 
 absl::Status AdviseAnotherCheckpoint(const absl::Status& status) {
   if (!absl::IsDataLoss(status)) return status;
-  absl::Status advised = absl::DataLossError(absl::StrCat(
+  absl::Status advised = DataLossError(
       status.message(),
-      "; `hadal checkpoint verify RUN_DIR` reads all checkpoints of a run: give one that it calls ok, or a copy"));
+      "; `hadal checkpoint verify RUN_DIR` reads all checkpoints of a run: give one that it calls ok, or a copy");
   // A common error (runtime/comm/collectives.h) stays one.
   status.ForEachPayload([&](absl::string_view name, const absl::Cord& value) { advised.SetPayload(name, value); });
   return advised;
@@ -101,7 +101,7 @@ absl::Status CheckpointReader::OpenHere() {
   absl::StatusOr<FileDescriptor> opened = OpenDirectory(directory_);
   const bool other_kind =  // including a link that leads nowhere
       absl::IsFailedPrecondition(opened.status()) || (absl::IsNotFound(opened.status()) && IsLink(directory_));
-  if (other_kind && IsNamedAsCheckpoint(directory_)) return absl::DataLossError(opened.status().message());
+  if (other_kind && IsNamedAsCheckpoint(directory_)) return DataLossError(opened.status().message());
   if (other_kind || absl::IsNotFound(opened.status())) return NoCheckpoint(directory_, opened.status());
   HADAL_RETURN_IF_ERROR(opened.status());
   opened_directory_ = *std::move(opened);
@@ -112,11 +112,11 @@ absl::Status CheckpointReader::ReadManifest() {
   const absl::StatusOr<FileDescriptor> file = OpenFileIn(opened_directory_, directory_, kManifestName);
   if (absl::IsNotFound(file.status())) {
     if (!IsNamedAsCheckpoint(directory_)) return NoCheckpoint(directory_, file.status());
-    return absl::DataLossError(absl::StrCat(directory_, " has no ", kManifestName));
+    return DataLossError(directory_, " has no ", kManifestName);
   }
   HADAL_RETURN_IF_ERROR(file.status());
   const absl::StatusOr<std::string> text = ReadWhole(*file, JoinPath(directory_, kManifestName), kMaxManifestBytes);
-  if (absl::IsInvalidArgument(text.status())) return absl::DataLossError(text.status().message());  // too large
+  if (absl::IsInvalidArgument(text.status())) return DataLossError(text.status().message());  // too large
   HADAL_RETURN_IF_ERROR(text.status());
   absl::StatusOr<CheckpointManifest> manifest = CheckpointManifest::Parse(*text);
   if (!manifest.ok()) return InManifest(directory_, manifest.status());
@@ -127,8 +127,8 @@ absl::Status CheckpointReader::ReadManifest() {
 absl::Status CheckpointReader::OpenFiles() {
   const std::optional<int64_t> named = ParseCheckpointName(BaseName(directory_));
   if (named && *named != manifest_.progress.step) {
-    return absl::DataLossError(absl::StrCat(directory_, " is named after step ", *named, ", its manifest is of step ",
-                                            manifest_.progress.step));
+    return DataLossError(directory_, " is named after step ", *named, ", its manifest is of step ",
+                         manifest_.progress.step);
   }
   for (const WrittenFile& file : manifest_.files) HADAL_RETURN_IF_ERROR(OpenAndKeep(file.name, file.bytes));
   for (const AttachedFile& file : manifest_.attachments) HADAL_RETURN_IF_ERROR(OpenAndKeep(file.name, file.bytes));
@@ -139,12 +139,12 @@ absl::Status CheckpointReader::OpenFiles() {
 absl::Status CheckpointReader::OpenAndKeep(const std::string& name, int64_t bytes) {
   const std::string path = JoinPath(directory_, name);
   absl::StatusOr<FileDescriptor> file = OpenFileIn(opened_directory_, directory_, name);
-  if (absl::IsNotFound(file.status())) return absl::DataLossError(absl::StrCat(path, " is missing"));
+  if (absl::IsNotFound(file.status())) return DataLossError(path, " is missing");
   HADAL_RETURN_IF_ERROR(file.status());
   HADAL_ASSIGN_OR_RETURN(const int64_t actual, FileBytes(*file, path));
   if (actual != bytes) {
-    return absl::DataLossError(
-        absl::StrCat(path, " has ", actual, " bytes, the manifest says ", bytes, actual < bytes ? ": cut short" : ""));
+    return DataLossError(path, " has ", actual, " bytes, the manifest says ", bytes,
+                         actual < bytes ? ": cut short" : "");
   }
   if (kept_.size() < kMostKeptFiles) kept_[name] = std::make_shared<const FileDescriptor>(*std::move(file));
   return absl::OkStatus();
@@ -163,9 +163,9 @@ absl::Status CheckpointReader::UnlessRemoved(const absl::Status& status) const {
   const bool in_place =
       stat(directory_.c_str(), &there) == 0 && there.st_dev == opened.st_dev && there.st_ino == opened.st_ino;
   if (in_place) return status;
-  return absl::NotFoundError(absl::StrCat(directory_,
-                                          " was removed or replaced while it was read; a run removes old checkpoints "
-                                          "(checkpoint.keep_last): give the run directory for its newest one"));
+  return NotFoundError(directory_,
+                       " was removed or replaced while it was read; a run removes old checkpoints "
+                       "(checkpoint.keep_last): give the run directory for its newest one");
 }
 
 void CheckpointReader::IndexLocations() {
@@ -214,11 +214,11 @@ absl::Status CheckpointReader::CheckHeader(const SafetensorsReader& reader, cons
   if (reader.file_bytes() != file.bytes || reader.header_bytes() != file.header_bytes ||
       reader.header_crc32c() != file.header_crc32c) {
     const auto step = reader.metadata().find("step");
-    return absl::DataLossError(absl::StrCat(
+    return DataLossError(
         reader.path(), " is not the file that the manifest means: its header differs",
         step == reader.metadata().end() || step->second == absl::StrCat(manifest_.progress.step)
             ? ""
-            : absl::StrCat(" (it is of step ", step->second, ", the manifest of step ", manifest_.progress.step, ")")));
+            : absl::StrCat(" (it is of step ", step->second, ", the manifest of step ", manifest_.progress.step, ")"));
   }
   size_t tensor = 0;
   for (const WrittenSlice& slice : file.slices) {
@@ -229,14 +229,14 @@ absl::Status CheckpointReader::CheckHeader(const SafetensorsReader& reader, cons
                                           .type = SafetensorsType::kF32,
                                           .shape = {parameter.slice_elements(slice.slice)}};
       if (tensor >= reader.tensors().size() || reader.tensors()[tensor] != expected) {
-        return absl::DataLossError(absl::StrCat(reader.path(), ": the manifest lists ", expected.name,
-                                                " as its tensor ", tensor, ", its header something else"));
+        return DataLossError(reader.path(), ": the manifest lists ", expected.name, " as its tensor ", tensor,
+                             ", its header something else");
       }
       ++tensor;
     }
   }
   if (tensor != reader.tensors().size()) {
-    return absl::DataLossError(absl::StrCat(reader.path(), " holds tensors that the manifest does not list"));
+    return DataLossError(reader.path(), " holds tensors that the manifest does not list");
   }
   return absl::OkStatus();
 }
@@ -294,10 +294,10 @@ absl::Status CheckpointReader::ReadSlicesHere(std::span<const SliceState> wanted
       const Location& location = LocationOf(kind, slice.parameter, slice.slice);
       HADAL_CHECK_EQ(destination.size, manifest_.parameters[slice.parameter].slice_elements(slice.slice));
       if (location.file < 0) {
-        return absl::FailedPreconditionError(
-            absl::StrCat(directory_,
-                         " holds weights only, without Adam's moments (an average?): training cannot go on from "
-                         "it; start a new run with --init-from, or choose another checkpoint"));
+        return FailedPreconditionError(
+            directory_,
+            " holds weights only, without Adam's moments (an average?): training cannot continue from "
+            "it; start a new run with --init-from, or choose another checkpoint");
       }
       reads.push_back({.location = &location, .destination = &destination});
     }
@@ -326,7 +326,7 @@ absl::StatusOr<std::string> CheckpointReader::ReadAttachment(const std::string& 
     if (!contents.ok()) return UnlessRemoved(contents.status());
     return contents;
   }
-  return absl::NotFoundError(absl::StrCat(directory_, " carries no file named ", name));
+  return NotFoundError(directory_, " carries no file named ", name);
 }
 
 absl::StatusOr<std::string> CheckpointReader::ReadAttachmentHere(const AttachedFile& file) const {

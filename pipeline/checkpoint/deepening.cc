@@ -131,8 +131,8 @@ std::string LossChange(const Copy& copy) {
 absl::Status CanStartAtZero(const Copy& copy) {
   const std::string change = LossChange(copy);
   if (change.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("layers that begin with branches of 0 would change the loss: ",
-                                                    copy.plan.SublayerName(copy.parameter.sublayer), " ", change));
+  return FailedPreconditionError("layers that begin with branches of 0 would change the loss: ",
+                                 copy.plan.SublayerName(copy.parameter.sublayer), " ", change);
 }
 
 // From which of the checkpoint's parameters one starts.
@@ -156,9 +156,9 @@ absl::Status CompareShapes(const CheckpointParameter& stored, const CheckpointPa
   if (stored.rows == parameter.rows && stored.columns == parameter.columns && stored.is_vector == parameter.is_vector) {
     return absl::OkStatus();
   }
-  return absl::FailedPreconditionError(absl::StrCat("the checkpoint's ", stored.name, " has the shape [", stored.rows,
-                                                    ", ", stored.columns, "], the model's ", parameter.name, " [",
-                                                    parameter.rows, ", ", parameter.columns, "]"));
+  return FailedPreconditionError("the checkpoint's ", stored.name, " has the shape [", stored.rows, ", ",
+                                 stored.columns, "], the model's ", parameter.name, " [", parameter.rows, ", ",
+                                 parameter.columns, "]");
 }
 
 }  // namespace
@@ -184,8 +184,8 @@ absl::StatusOr<std::vector<DeepenedParameter>> DeepenedParameters(const ModelPla
   for (const auto& [stack, layers] : before) {
     const auto found = after.find(stack);
     if (found != after.end() && found->second >= layers) continue;
-    return absl::FailedPreconditionError(absl::StrCat("the checkpoint's ", stack, " has ", layers,
-                                                      " layers, more than the model's; layers can only be added"));
+    return FailedPreconditionError("the checkpoint's ", stack, " has ", layers,
+                                   " layers, more than the model's; layers can only be added");
   }
   std::map<std::string, int32_t> by_name;
   for (size_t p = 0; p < checkpoint.size(); ++p) by_name[checkpoint[p].name] = static_cast<int32_t>(p);
@@ -199,8 +199,8 @@ absl::StatusOr<std::vector<DeepenedParameter>> DeepenedParameters(const ModelPla
       found = by_name.find(origin.name);
     }
     if (found == by_name.end()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("the checkpoint has no ", origin.name, ", from which ", model[p].name, " would start"));
+      return FailedPreconditionError("the checkpoint has no ", origin.name, ", from which ", model[p].name,
+                                     " would start");
     }
     HADAL_RETURN_IF_ERROR(CompareShapes(checkpoint[found->second], model[p]));
     DeepenedParameter start;
@@ -219,8 +219,8 @@ absl::StatusOr<std::vector<DeepenedParameter>> DeepenedParameters(const ModelPla
   }
   const auto unused = std::find(used.begin(), used.end(), false);
   if (unused == used.end()) return starts;
-  return absl::FailedPreconditionError(
-      absl::StrCat("the model has no place for the checkpoint's ", checkpoint[unused - used.begin()].name));
+  return FailedPreconditionError("the model has no place for the checkpoint's ",
+                                 checkpoint[unused - used.begin()].name);
 }
 
 }  // namespace hadal

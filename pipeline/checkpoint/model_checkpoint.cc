@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/checkpoint/model_settings.h"
 #include "pipeline/checkpoint/vocabulary_growth.h"
@@ -25,14 +24,14 @@ BatchOptions DecodingBatch(int beam) {
 absl::StatusOr<Vocabulary> ReadVocabulary(CheckpointReader& reader, const std::string& stem, int32_t expected_size) {
   const AttachedFile* const file = VocabularyFile(reader.manifest(), stem);
   if (file == nullptr) {
-    return absl::NotFoundError(absl::StrCat(reader.directory(), " carries neither ", stem, ".* nor ", kSharedVocabulary,
-                                            ".*: text cannot be turned into its tokens"));
+    return NotFoundError(reader.directory(), " carries neither ", stem, ".* nor ", kSharedVocabulary,
+                         ".*: text cannot be turned into its tokens");
   }
   const std::string path = JoinPath(reader.directory(), file->name);
   HADAL_ASSIGN_OR_RETURN(std::string contents, reader.ReadAttachment(file->name));
   HADAL_ASSIGN_OR_RETURN(Vocabulary vocabulary, Vocabulary::Parse(std::move(contents), path));
   if (vocabulary.size() != expected_size) {
-    return absl::DataLossError(absl::StrCat(path, " has ", vocabulary.size(), " ids, the model ", expected_size));
+    return DataLossError(path, " has ", vocabulary.size(), " ids, the model ", expected_size);
   }
   return vocabulary;
 }
@@ -96,10 +95,9 @@ absl::StatusOr<ModelCheckpoint> ModelCheckpoint::Read(CheckpointReader reader) {
 
 absl::Status ModelCheckpoint::CheckDecodes() const {
   if (plan_->options.has_decoder()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      directory(),
-      " is an encoder alone (decoder_layers = 0): it predicts masked tokens and has no decoder to write or "
-      "score text. `hadal embed` writes its sentence vectors."));
+  return InvalidArgumentError(directory(),
+                              " is an encoder alone (decoder_layers = 0): it predicts masked tokens and has no decoder "
+                              "to write or score text. `hadal embed` writes its sentence vectors.");
 }
 
 absl::Status ModelCheckpoint::ReadWeights(const ParameterStore& parameters, const Stream& stream) {

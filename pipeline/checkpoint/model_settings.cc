@@ -86,7 +86,7 @@ absl::StatusOr<ModelOptions> ParseModelSettings(const std::string& text) {
   });
   fields.NoOthers();
   if (status.ok()) status = ValidateModelOptions(options);
-  if (!status.ok()) return absl::DataLossError(absl::StrCat("model settings: ", status.message()));
+  if (!status.ok()) return DataLossError("model settings: ", status.message());
   return options;
 }
 
@@ -95,7 +95,7 @@ std::string ModelSettingsJson(const ModelOptions& options) {
   ForEachModelField([&](const char* name, auto member, FieldAge, const auto&... words) {
     json[name] = ToJson(options.*member, words...);
   });
-  // As before the field: readers of older versions know models with the default block.
+  // As before the field: older versions read models with the default block.
   if (options.block == Block()) json.erase("block");
   if (options.mask_token < 0) json.erase("mask_token");
   return json.dump();
@@ -106,9 +106,9 @@ absl::StatusOr<ModelPlan> PlanOfCheckpoint(const CheckpointManifest& manifest, c
   ModelPlan plan = ModelPlan::Make(options);
   HADAL_RETURN_IF_ERROR(CompareParameters(manifest.parameters, DescribeParameters(plan)));
   if (plan.Hash() != manifest.plan_hash) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        directory, " was written for a model plan of hash ", manifest.plan_hash, "; this version makes one of hash ",
-        plan.Hash(), " from its settings. Use the version that wrote it."));
+    return FailedPreconditionError(directory, " was written for a model plan of hash ", manifest.plan_hash,
+                                   "; this version makes one of hash ", plan.Hash(),
+                                   " from its settings. Use the version that wrote it.");
   }
   return plan;
 }

@@ -340,7 +340,7 @@ absl::Status TrainingCheckpoints::WarnIfFailed(int64_t step, const absl::Status&
   if (sink_ != nullptr && !(in_memory_ && std::exchange(copy_failed_, true))) {
     sink_->OnText(step, TextKind::kWarning,
                   absl::StrCat(in_memory_ ? "NO COPY IN MEMORY" : "NO CHECKPOINT", " of step ", progress_.step, ": ",
-                               save.message(), ". Training goes on; ", LastGoodText()));
+                               save.message(), ". Training continues; ", LastGoodText()));
   }
   return absl::OkStatus();
 }
@@ -411,7 +411,7 @@ absl::Status TrainingCheckpoints::CompareOptimizers(const SharedCheckpoint& from
   const auto name = [](bool is_muon) { return is_muon ? "muon" : "adam"; };
   return absl::FailedPreconditionError(absl::StrCat(
       from.directory, " holds the moments of optimizer.kind = \"", name(from.manifest.muon), "\", the run has \"",
-      name(muon), "\", which cannot go on from them; set optimizer.kind as it was, or start a new run ",
+      name(muon), "\", which cannot continue from them; set optimizer.kind as it was, or start a new run ",
       "from the checkpoint's weights with --init-from"));
 }
 
@@ -469,7 +469,7 @@ absl::StatusOr<std::optional<TrainingProgress>> TrainingCheckpoints::LoadLatest(
   int64_t before_step = FindOptions().before_step;
   absl::Status refused;
   int gone = 0;
-  std::set<std::string> told;  // of which the user has been told
+  std::set<std::string> warned;  // of which the user has been warned
   while (true) {
     absl::Status fetched;
     std::string copy;
@@ -487,7 +487,7 @@ absl::StatusOr<std::optional<TrainingProgress>> TrainingCheckpoints::LoadLatest(
       }
       if (found.ok()) {
         for (const RejectedCheckpoint& rejected : found->rejected) {
-          if (!told.insert(rejected.directory).second) continue;
+          if (!warned.insert(rejected.directory).second) continue;
           Warn(absl::StrCat("CHECKPOINT REFUSED: ", rejected.directory, ": ", rejected.reason.message()));
         }
       }

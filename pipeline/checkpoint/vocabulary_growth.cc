@@ -113,9 +113,8 @@ absl::StatusOr<std::vector<int32_t>> IdsOfTokens(const Vocabulary& before, const
     }
   }
   if (count > 0) {
-    return absl::InvalidArgumentError(absl::StrCat("the corpus's vocabulary lacks ", count, " of the ", before.size(),
-                                                   " tokens of the checkpoint's: ", missing,
-                                                   count > kMostNames ? ", …" : ""));
+    return InvalidArgumentError("the corpus's vocabulary lacks ", count, " of the ", before.size(),
+                                " tokens of the checkpoint's: ", missing, count > kMostNames ? ", …" : "");
   }
   return same ? std::vector<int32_t>() : ids;
 }
@@ -148,10 +147,9 @@ absl::Status CompareBesideRows(const std::vector<CheckpointParameter>& checkpoin
 absl::Status ReadRowsByToken(CheckpointReader& checkpoint, const ModelPlan& model, const TokenRows& rows,
                              NewRows new_rows, uint64_t seed, std::span<const SliceState> slices, Device* device) {
   if (model.options.adaptive()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        checkpoint.directory(),
-        " has another vocabulary, and with model.adaptive_cutoffs ids are bands of the softmax; prepare the "
-        "corpus with the checkpoint's vocabulary"));
+    return FailedPreconditionError(checkpoint.directory(),
+                                   " has another vocabulary, and with model.adaptive_cutoffs ids are bands of the "
+                                   "softmax; prepare the corpus with the checkpoint's vocabulary");
   }
   OldTable table;
   int32_t read = -1;  // the parameter that `table` is of

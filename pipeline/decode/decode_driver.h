@@ -111,7 +111,7 @@ class DecodeDriver {
                std::span<const std::vector<int32_t>> sources, std::span<std::vector<Hypothesis>> translations,
                std::span<const OutputStart> starts = {});
 
-  // The commands that `lane` executes next: a step, or a new group and its first step. Empty if no sentence waits; ask
+  // The commands that `lane` executes next: a step, or a new group and its first step. Empty if no sentence waits; call
   // again after another lane's Advance or Next, which may have put a sentence back.
   std::vector<DecodeCommand> Next(int32_t lane);
   // Whether Advance will read CandidateTable::logits of the lane's last step.

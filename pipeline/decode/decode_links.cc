@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
 #include "layers/border.h"
 #include "runtime/bytes.h"
 #include "runtime/check.h"
@@ -22,21 +21,6 @@ bool TakeHypothesis(std::string_view& bytes, Hypothesis& hypothesis) {
   hypothesis.token_log_probabilities.resize(hypothesis.tokens.size() + 1);
   return TakeValues(bytes, std::span(hypothesis.token_log_probabilities)) &&
          TakeValue(bytes, hypothesis.log_probability) && TakeValue(bytes, hypothesis.score);
-}
-
-bool TakeAll(std::string_view bytes, std::vector<std::vector<Hypothesis>>& translations) {
-  size_t count = 0;
-  if (!TakeCount(bytes, sizeof(uint64_t), count)) return false;
-  translations.resize(count);
-  for (std::vector<Hypothesis>& translation : translations) {
-    size_t hypotheses = 0;
-    if (!TakeCount(bytes, sizeof(uint64_t), hypotheses)) return false;
-    translation.resize(hypotheses);
-    for (Hypothesis& hypothesis : translation) {
-      if (!TakeHypothesis(bytes, hypothesis)) return false;
-    }
-  }
-  return bytes.empty();
 }
 
 // Bytes of the longest message of a residual in front of a rank's chunks, or behind them.
@@ -82,8 +66,7 @@ absl::Status DecodeCommand::Read(std::span<const int32_t> in) {
   const int64_t count = has_header ? in[2] : 0;
   const bool encode = has_header && in[0] == static_cast<int32_t>(Kind::kEncode);
   if (!has_header || size != kHeader + (encode ? count + in[3] : kRowIntegers * count)) {
-    return absl::InternalError(
-        absl::StrCat("a decode command of ", size, " integers is damaged; start every rank with the same binary"));
+    return InternalError("a decode command of ", size, " integers is damaged; start every rank with the same binary");
   }
   kind = static_cast<Kind>(in[0]);
   lane = in[1];
@@ -115,9 +98,17 @@ std::string TranslationsToBytes(std::span<const std::vector<Hypothesis>> transla
 }
 
 absl::StatusOr<std::vector<std::vector<Hypothesis>>> TranslationsFromBytes(std::string_view bytes) {
-  std::vector<std::vector<Hypothesis>> translations;
-  if (TakeAll(bytes, translations)) return translations;
-  return absl::InternalError("translations arrived damaged; start every rank with the same binary");
+  size_t count = 0;
+  bool whole = TakeCount(bytes, sizeof(uint64_t), count);
+  std::vector<std::vector<Hypothesis>> translations(count);
+  for (std::vector<Hypothesis>& translation : translations) {
+    size_t hypotheses = 0;
+    whole = whole && TakeCount(bytes, sizeof(uint64_t), hypotheses);
+    translation.resize(hypotheses);
+    for (Hypothesis& hypothesis : translation) whole = whole && TakeHypothesis(bytes, hypothesis);
+  }
+  if (whole && bytes.empty()) return translations;
+  return InternalError("translations arrived damaged; start every rank with the same binary");
 }
 
 DecodeLinks::DecodeLinks(const ModelPlan& plan, const PipelineLayout& pipeline, int rank,
@@ -214,9 +205,8 @@ absl::Status DecodeLinks::ReceiveResidual(int chunk, AnyMatrix residual) {
     if (received_ != nullptr) stream_.FromHost(residual.data, received_, bytes);
     return absl::OkStatus();
   }
-  return absl::InternalError(absl::StrCat("rank ", channel.sender, " sent ", bytes,
-                                          " bytes of the decoder's residual stream where ", residual.bytes(),
-                                          " were expected; start every rank with the same binary"));
+  return InternalError("rank ", channel.sender, " sent ", bytes, " bytes of the decoder's residual stream where ",
+                       residual.bytes(), " were expected; start every rank with the same binary");
 }
 
 absl::Status DecodeLinks::Drain() {

@@ -34,7 +34,7 @@ struct StepRow {
   int32_t sentence = 0;   // index in the group
 };
 
-// DecodeCommand: what the rank of the output head, which runs the search (decode_driver.h), tells all ranks to do:
+// DecodeCommand: what the rank of the output head, which runs the search (decode_driver.h), sends to all ranks:
 // encode a group of sentences, execute one decoding step of a group, or end.
 //
 // Commands are few and small (five integers per row); every rank executes them in the order sent. A lane (one group of

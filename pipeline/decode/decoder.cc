@@ -4,7 +4,6 @@
 #include <deque>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "pipeline/decode/decode_driver.h"
 #include "runtime/status_macros.h"
 
@@ -88,8 +87,8 @@ absl::StatusOr<std::vector<std::vector<int32_t>>> Decoder::WithEnds(
   for (size_t s = 0; s < ended.size(); ++s) {
     const auto tokens = static_cast<int64_t>(ended[s].size());
     if (tokens < 1 || tokens > longest_source_tokens()) {
-      return absl::InvalidArgumentError(absl::StrCat("source ", s + 1, " has ", tokens, " tokens; 1 … ",
-                                                     longest_source_tokens(), " can be translated"));
+      return InvalidArgumentError("source ", s + 1, " has ", tokens, " tokens; 1 … ", longest_source_tokens(),
+                                  " can be translated");
     }
     ended[s].push_back(kEosToken);
   }
@@ -104,9 +103,8 @@ absl::StatusOr<std::vector<std::vector<int32_t>>> Decoder::SourcesOf(
     HADAL_CHECK_EQ(std::ssize(utterances[s]) % plan_.options.frame_width, 0);
     const int64_t rows = frames > 0 ? SubsampledRows(frames) : 0;
     if (rows < 1 || rows > capacity().longest_source) {
-      return absl::InvalidArgumentError(absl::StrCat("utterance ", s + 1, " has ", frames, " frames, ", rows,
-                                                     " encoder rows; 1 … ", capacity().longest_source,
-                                                     " rows can be recognised"));
+      return InvalidArgumentError("utterance ", s + 1, " has ", frames, " frames, ", rows, " encoder rows; 1 … ",
+                                  capacity().longest_source, " rows can be recognised");
     }
     sources.emplace_back(rows, static_cast<int32_t>(s));
   }

@@ -1,6 +1,5 @@
 #include "pipeline/engine/engine.h"
 
-#include "absl/strings/str_cat.h"
 #include "layers/device_support.h"
 #include "pipeline/exchange/profile_relay.h"
 #include "pipeline/layout/row_bucket.h"
@@ -133,8 +132,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineSetup& setup)
   if (device != nullptr) {
     HADAL_RETURN_IF_ERROR(CheckDeviceSupport(setup.plan, device->kernels()));
   } else if (setup.plan.compute_storage != Storage::kFloat32) {
-    return absl::InvalidArgumentError(absl::StrCat("device.precision: bf16 needs a GPU, and rank ", setup.world.rank(),
-                                                   " computes on the CPU; take fp32, or auto"));
+    return InvalidArgumentError("device.precision: bf16 needs a GPU, and rank ", setup.world.rank(),
+                                " computes on the CPU; take fp32, or auto");
   }
   std::unique_ptr<Engine> engine(new Engine(setup));
   RankParts& parts = engine->parts_;

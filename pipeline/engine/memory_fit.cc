@@ -98,7 +98,7 @@ std::string InWords(int64_t bytes) {
 
 // `fullest`: of the rank that does not fit; `nearest`: the fewest bytes with recompute_auto.
 absl::Status DoesNotFit(const Fit& fit, const PipelineOptions& options, const Fullest& fullest, int64_t nearest) {
-  return absl::ResourceExhaustedError(absl::StrCat(
+  return ResourceExhaustedError(
       "rank ", fullest.rank, " needs ", InWords(fullest.bytes), ", but the limit is ", fit.limit(),
       " bytes (pipeline.memory_limit_bytes, or where that is 0 ",
       fit.stream.kind() == DeviceKind::kCpu ? "a rank's share of what its host has free"
@@ -109,7 +109,7 @@ absl::Status DoesNotFit(const Fit& fit, const PipelineOptions& options, const Fu
                                             ", which does not fit either: use more ranks or smaller micro-batches.",
                                             LargestDepth(fit, options)),
       fit.batch.sum_groups > options.replicas ? " More pipeline.replicas keep fewer group sums (batch.sum_groups)."
-                                              : ""));
+                                              : "");
 }
 
 // What a stage recomputes, and its bytes.
@@ -246,7 +246,7 @@ absl::StatusOr<PipelineLayout> MakeFittingLayout(const ModelPlan& plan, const Ba
                                                  const RankResources& resources, const Stream& stream) {
   const Fit fit{plan, batch, ranks, resources, stream};
   if (options.recompute_auto && fit.limit() == 0) {
-    return absl::InvalidArgumentError("pipeline.recompute_auto needs pipeline.memory_limit_bytes.");
+    return InvalidArgumentError("pipeline.recompute_auto needs pipeline.memory_limit_bytes.");
   }
   PipelineOptions fitting = options;
   if (options.recompute_auto) fitting.recompute_every = 0;

@@ -4,7 +4,6 @@
 #include <thread>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "pipeline/engine/engine.h"
 #include "runtime/check.h"
 #include "runtime/clock.h"
@@ -60,8 +59,8 @@ absl::Status ProgramExecutor::ExecuteAll(const RankProgram& program) {
     const bool computes = IsCompute(program[i].operation);
     const double waited = computes ? run_queue_.Seconds() : 0;
     const absl::Status status = ExecuteTimed(program, i);
-    // First what broke beside the computation: after that the instruction finds communication closed, and does not know
-    // why.
+    // First the error of what runs beside the computation: that of the instruction only says that communication is
+    // closed.
     HADAL_RETURN_IF_ERROR(progress_status_);
     HADAL_RETURN_IF_ERROR(status);
     if (computes) result_->times.core_wait_seconds += run_queue_.Seconds() - waited;
@@ -126,9 +125,9 @@ absl::Status ProgramExecutor::RunAheadUntil(absl::FunctionRef<absl::StatusOr<boo
     if (is_done) break;
     if (std::exchange(seen, clock_.seen()) < clock_.seen()) since_seen.Restart();
     if (absl::Seconds(since_seen.Seconds()) < setup_.timeout) continue;
-    return absl::DeadlineExceededError(absl::StrCat(
-        "rank ", setup_.world.rank(), ": its device has not finished within ", absl::FormatDuration(setup_.timeout),
-        ": kernels. The GPU or its driver hangs (see dmesg and nvidia-smi -q)"));
+    return DeadlineExceededError("rank ", setup_.world.rank(), ": its device has not finished within ",
+                                 absl::FormatDuration(setup_.timeout),
+                                 ": kernels. The GPU or its driver hangs (see dmesg and nvidia-smi -q)");
   }
   return absl::OkStatus();
 }

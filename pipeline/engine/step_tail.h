@@ -43,7 +43,7 @@ enum class StepVote : int32_t {
   kLost,       // rank 0: the run directory belongs to another attempt by now
 };
 
-// What all ranks know of a step's gradient.
+// The facts of a step's gradient, the same on every rank.
 struct GlobalGradient {
   LossSums loss;                        // of the step, all ranks
   StepVote vote = StepVote::kContinue;  // the highest of all ranks

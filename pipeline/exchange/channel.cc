@@ -42,11 +42,11 @@ std::string What(const ChannelSpec& spec, int64_t micro_batch) {
 }
 
 absl::Status Unexpected(const ChannelSpec& spec, const MessageHeader& expected, const MessageHeader& sent) {
-  return absl::InternalError(absl::StrCat(
-      What(spec, static_cast<int32_t>(expected.micro_batch)), ": expected step ", expected.step + 1, " with ",
-      expected.source_rows, " source and ", expected.target_rows, " target rows, but rank ", spec.peer, " sent step ",
-      static_cast<uint64_t>(sent.step) + 1, ", micro-batch ", sent.micro_batch, " with ", sent.source_rows, " and ",
-      sent.target_rows, " rows. Start every rank with the same configuration, data and binary."));
+  return InternalError(What(spec, static_cast<int32_t>(expected.micro_batch)), ": expected step ", expected.step + 1,
+                       " with ", expected.source_rows, " source and ", expected.target_rows, " target rows, but rank ",
+                       spec.peer, " sent step ", static_cast<uint64_t>(sent.step) + 1, ", micro-batch ",
+                       sent.micro_batch, " with ", sent.source_rows, " and ", sent.target_rows,
+                       " rows. Start every rank with the same configuration, data and binary.");
 }
 
 }  // namespace

@@ -3,9 +3,9 @@
 //
 // Message: the tensors of one micro-batch that pass a cut of the model ("edges" of a "border", layers/border.h: the
 // residual stream and, in the decoder, the encoder's output), or in the backward direction their gradients. The
-// receiver knows a message's size, because all ranks know a step's micro-batches. A header (step, micro-batch, rows)
-// comes first; the receiver compares it with what it expects, so a peer that executes other instructions causes an
-// error instead of wrong numbers.
+// receiver computes a message's size from the step's micro-batches, which are the same on all ranks. A header (step,
+// micro-batch, rows) comes first; the receiver compares it with what it expects, so a peer that executes other
+// instructions causes an error instead of wrong numbers.
 // Sender: Send copies the tensors into a free buffer and posts it; if k sends are outstanding, it awaits the oldest.
 // Receiver: posts a receive into every free buffer in advance, so that a rendezvous completes while the stage computes;
 // an input stays in its buffer until the chunk has used it (Release).
@@ -13,7 +13,7 @@
 // Send copies the tensors to the host and the receiving chunk copies them to its device. If it is device memory, only
 // the header passes through the host, and neither Send nor Receive waits for a kernel: the header is copied to the host
 // behind the kernels and compared later, at the latest by CheckHeaders; the size of a message, which the transport
-// knows, is compared at once. In device memory, messages of a rank to itself have no header.
+// reports, is compared at once. In device memory, messages of a rank to itself have no header.
 // Threads: one. Blocking: Send (when the ring is full), Receive and Drain; each waits at most the given timeout.
 #pragma once
 

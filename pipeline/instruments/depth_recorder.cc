@@ -135,17 +135,15 @@ absl::Status DepthProbe::Read() {
   const int32_t tensor = reader.Find(kTensorName);
   const bool fits = tensor >= 0 && reader.tensors()[tensor].type == SafetensorsType::kF32 &&
                     reader.tensors()[tensor].shape == std::vector<int64_t>{rows, d};
-  if (!fits) return absl::FailedPreconditionError(absl::StrCat(path_, ": is of another model or another probe"));
+  if (!fits) return FailedPreconditionError(path_, ": is of another model or another probe");
   std::vector<float> output(rows * d);
   HADAL_RETURN_IF_ERROR(reader.Read(tensor, 0, reader.tensors()[tensor].bytes(), output.data()));
   SafetensorsMetadata written = reader.metadata(), expected = Identity(output);
   if (written[kChecksumKey] != expected[kChecksumKey]) {
-    return absl::DataLossError(absl::StrCat(path_, ": is damaged: the CRC32C of its tensor is ", expected[kChecksumKey],
-                                            ", it says \"", written[kChecksumKey], "\""));
+    return DataLossError(path_, ": is damaged: the CRC32C of its tensor is ", expected[kChecksumKey], ", it says \"",
+                         written[kChecksumKey], "\"");
   }
-  if (written != expected) {
-    return absl::FailedPreconditionError(absl::StrCat(path_, ": is of another model or another probe"));
-  }
+  if (written != expected) return FailedPreconditionError(path_, ": is of another model or another probe");
   first_output_ = std::move(output);
   return absl::OkStatus();
 }

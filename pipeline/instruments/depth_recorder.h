@@ -91,7 +91,7 @@ class DepthRecorder {
   // Call before the first step of this process. Returns what will not be recorded and why, "" if nothing; the same on
   // every rank. Errors: those of Communicator::Wait.
   absl::StatusOr<std::string> Begin(int64_t first_step);
-  // Switches on what is to be measured in `step` (counted from 0), in the engine and in the step's `settings`.
+  // Switches on the measurements of `step` (counted from 0), in the engine and in the step's `settings`.
   void BeforeStep(int64_t step, UpdateSettings& settings);
   // Call after the step, with its result, on every rank. `update`: updates applied in this run so far. `growth_update`:
   // all updates of the weights, TrainingProgress::growth_update, which sets BranchNorm's branch gain in the probe.

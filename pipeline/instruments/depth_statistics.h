@@ -45,7 +45,7 @@ class DepthStatistics : public DepthObserver {
   const TensorSums& sums(int32_t sublayer, DepthTensor tensor) const {
     return sums_[sublayer * kDepthTensors + static_cast<int32_t>(tensor)];
   }
-  // The model's output in the last micro-batch, on the head's rank, if kModelOutput is wanted; else empty.  [rows·d]
+  // The model's output in the last micro-batch, on the head's rank, if kModelOutput is recorded; else empty.  [rows·d]
   const std::vector<float>& model_output() const { return model_output_; }
 
  private:

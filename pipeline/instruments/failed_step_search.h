@@ -7,7 +7,7 @@
 // A weight that is not finite is named as well: an earlier update, whose gradient was finite, made it so.
 // If the step failed by a loss spike, all tensors are finite; then the sublayer with the largest growth of the
 // residual stream is reported. If the repeated step is finite and has no loss spike, the likely cause is the machine,
-// not the model; the text says so.
+// not the model; the text states this.
 // Cost: one more step, a pass over every tensor in it, a few dozen bytes of memory for each, and a pass over the
 // weights; three small exchanges. Threads: one per rank. Collective and blocking.
 #pragma once

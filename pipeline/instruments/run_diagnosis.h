@@ -16,7 +16,7 @@
 //                                (too high a learning rate may spoil the first updates). Reported once; no end
 //
 // H is the entropy of the target tokens of the run's steps so far, −Σ p·ln p + (distinct − 1) / (2·tokens) (Miller
-// 1955): the nll of a model that knows how frequent each token is, and nothing else. 0.05 and 0.3 are the limits of
+// 1955): the nll of a model that predicts each token by its frequency alone. 0.05 and 0.3 are the limits of
 // `hadal compare` (tools/python/pyhadal/grid_runs.py). The other limits: healthy runs (DeepNorm at 4, 50 and 500 layers
 // a side, Pre-LN at 4 and 50, T-Fixup and R-Fixup at 18, NormFormer and Keel at 4) had at least 1e-2 of the decoder's
 // gradient in the encoder, and 5e-3 of the largest in each sublayer, from the tenth update on.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
 #include "layers/chunk_part.h"
 #include "layers/incremental_sublayer.h"
 #include "runtime/status_macros.h"
@@ -17,11 +16,9 @@ constexpr int64_t kMostSourceRows = 2048;  // of a group: beyond, the encoder's 
 absl::StatusOr<DecodeCapacity> Shapes(const ModelPlan& plan, const DecoderOptions& options) {
   HADAL_RETURN_IF_ERROR(ValidateBeamOptions(options.beam));
   if (options.longest_source < 2) {
-    return absl::InvalidArgumentError(absl::StrCat("longest source = ", options.longest_source, " is below 2"));
+    return InvalidArgumentError("longest source = ", options.longest_source, " is below 2");
   }
-  if (options.sentences < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("sentences = ", options.sentences, " is below 0"));
-  }
+  if (options.sentences < 0) return InvalidArgumentError("sentences = ", options.sentences, " is below 0");
   const int64_t beam = options.beam.beam;
   const int64_t most_sentences = Workspace::DecodeRows(plan) / beam;
   DecodeCapacity capacity;
@@ -65,11 +62,10 @@ absl::StatusOr<DecodeCapacity> MakeDecodeCapacity(const ModelPlan& plan, const P
   const int64_t limit =
       options.cache_limit_bytes > 0 ? options.cache_limit_bytes : std::max(kDefaultCacheBytes, fewest * row_bytes);
   if (fewest * row_bytes > limit) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("one sentence of up to ", capacity.longest_source, " source and ", capacity.longest_path,
-                     " target positions with a beam of ", options.beam.beam, " needs ", fewest * row_bytes,
-                     " bytes of caches on a rank, and the limit is ", limit,
-                     "; raise the limit, lower the beam or the longest lengths, or start more ranks"));
+    return ResourceExhaustedError("one sentence of up to ", capacity.longest_source, " source and ",
+                                  capacity.longest_path, " target positions with a beam of ", options.beam.beam,
+                                  " needs ", fewest * row_bytes, " bytes of caches on a rank, and the limit is ", limit,
+                                  "; raise the limit, lower the beam or the longest lengths, or start more ranks");
   }
   capacity.lanes = static_cast<int32_t>(std::clamp<int64_t>(limit / (fewest * row_bytes), 1, pipeline.shape.stages));
   capacity.cache_rows = std::min(most, limit / (capacity.lanes * row_bytes));

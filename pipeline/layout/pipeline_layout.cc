@@ -38,8 +38,8 @@ absl::StatusOr<std::vector<int32_t>> CutModel(const ModelPlan& plan, const std::
   for (const SublayerRecord& sublayer : plan.sublayers) problem.cut_allowed_before.push_back(sublayer.cut_before != 0);
   if (split.empty()) return MakePartition(problem);
   if (std::ssize(split) + 1 != problem.pieces()) {
-    return absl::InvalidArgumentError(absl::StrCat("pipeline.split has ", split.size(), " entries; ", shape.stages,
-                                                   " stages of ", shape.chunks, " chunks need ", problem.pieces() - 1));
+    return InvalidArgumentError("pipeline.split has ", split.size(), " entries; ", shape.stages, " stages of ",
+                                shape.chunks, " chunks need ", problem.pieces() - 1);
   }
   return PartitionByCounts(problem, CountsOf(split, costs.size()));
 }
@@ -65,34 +65,33 @@ absl::Status CheckMessages(const ModelPlan& plan, const PipelineLayout& pipeline
       const int64_t bytes = MessageBytes(EdgesInFrontOf(plan, pipeline, static_cast<int>(g)), gradients,
                                          pipeline.capacity, plan.options.d_model);
       if (bytes <= Communicator::kLongestMessageBytes) continue;
-      return absl::InvalidArgumentError(absl::StrCat(
-          "the ", gradients ? "gradients" : "activations", " that cross the border in front of sublayer ", border,
-          " take ", bytes, " bytes per micro-batch, more than the ", Communicator::kLongestMessageBytes,
-          " of an MPI message; use fewer tokens per micro-batch (batch.source_tokens, batch.target_tokens) and more of "
-          "them "
-          "(batch.micro_batches)"));
+      return InvalidArgumentError("the ", gradients ? "gradients" : "activations",
+                                  " that cross the border in front of sublayer ", border, " take ", bytes,
+                                  " bytes per micro-batch, more than the ", Communicator::kLongestMessageBytes,
+                                  " of an MPI message; use fewer tokens per micro-batch (batch.source_tokens, "
+                                  "batch.target_tokens) and more of them (batch.micro_batches)");
     }
   }
   return absl::OkStatus();
 }
 
-// Stages and replicas from what is asked for and how many ranks there are.
+// Stages and replicas from the options and the number of ranks.
 absl::StatusOr<GridShape> MakeGrid(const PipelineOptions& options, int ranks) {
   const auto started = absl::StrCat(ranks, ranks == 1 ? " rank was" : " ranks were", " started");
   const int replicas = options.replicas;
   const int64_t asked_ranks = int64_t{options.stages} * replicas;
   if (replicas < 1 || ranks % replicas != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("pipeline.replicas = ", replicas, ", but ", started,
-                                                   ". Ranks are stages x replicas: start a multiple of ",
-                                                   std::max(replicas, 1), " ranks."));
+    return InvalidArgumentError("pipeline.replicas = ", replicas, ", but ", started,
+                                ". Ranks are stages x replicas: start a multiple of ", std::max(replicas, 1),
+                                " ranks.");
   }
   if (options.stages != 0 && asked_ranks != ranks) {
     const std::string asked =
         replicas == 1 ? absl::StrCat("pipeline.stages = ", options.stages)
                       : absl::StrCat("pipeline.stages = ", options.stages, " x pipeline.replicas = ", replicas);
-    return absl::InvalidArgumentError(absl::StrCat(asked, ", but ", started, ". Start `mpirun -n ", asked_ranks,
-                                                   "` (--oversubscribe, where there are fewer cores), or leave stages "
-                                                   "unset to use every rank."));
+    return InvalidArgumentError(
+        asked, ", but ", started, ". Start `mpirun -n ", asked_ranks,
+        "` (--oversubscribe, where there are fewer cores), or leave stages unset to use every rank.");
   }
   return GridShape{.stages = ranks / replicas, .replicas = replicas, .placement = options.placement};
 }
@@ -213,18 +212,18 @@ absl::StatusOr<PipelineLayout> MakePipelineLayout(const ModelPlan& plan, const B
   HADAL_RETURN_IF_ERROR(grid.status());
   result.grid = *grid;
   if (batch.micro_batches < result.grid.replicas) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgumentError(
         "batch.micro_batches = ", batch.micro_batches, " is less than pipeline.replicas = ", result.grid.replicas,
-        ": every replica needs a micro-batch of every step. Use more, smaller micro-batches, or fewer replicas."));
+        ": every replica needs a micro-batch of every step. Use more, smaller micro-batches, or fewer replicas.");
   }
   result.replica = result.grid.ReplicaOf(rank);
   result.shard_optimizer_state = options.shard_optimizer_state;
   result.step_micro_batches = batch.micro_batches;
   result.sum_groups = batch.sum_groups == 0 ? result.grid.replicas : batch.sum_groups;
   if (!MayDivide(result.sum_groups, result.grid.replicas)) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgumentError(
         "batch.sum_groups = ", result.sum_groups, " with pipeline.replicas = ", result.grid.replicas,
-        ": a replica's groups must be a power of two (1, 2, 4 …). Use other replicas, or another batch.sum_groups."));
+        ": a replica's groups must be a power of two (1, 2, 4 …). Use other replicas, or another batch.sum_groups.");
   }
   result.shape = {.stages = result.grid.stages,
                   .chunks = options.chunks,

@@ -149,7 +149,7 @@ struct Problem {
   void Append(size_t node, const RecomputeStep& step, std::vector<RecomputeRun>& runs) const {
     runs.push_back({graph->sublayers[node / 2], step.length});
   }
-  // The best plan that fits of those that begin as one of `small` and `large` and go on as the other.
+  // The best plan that fits of those that begin as one of `small` and `large` and continue as the other.
   RecomputeChoice Cross() const;
   // Begins with `cheapest` if there is a price.  REQUIRES: some plan fits, and keeping all does not.
   void FindPrice();

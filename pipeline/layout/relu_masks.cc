@@ -21,7 +21,7 @@ int32_t FeedForwardOf(const ModelPlan& plan, Stack stack) {
 bool HasReluMasks(const ModelPlan& plan, const ActivationCapacity& capacity, int64_t bucket_rows,
                   const Stream& stream) {
   if (stream.device() == nullptr) return false;
-  // Weights lie in the arena, on 64 bytes; nobody follows this one's address.
+  // Weights lie in the arena, on 64 bytes; this one is never read.
   alignas(64) static std::byte place[1];
   const int64_t d_model = plan.options.d_model, d_ff = plan.options.d_ff;
   for (const Stack stack : {Stack::kEncoder, Stack::kDecoder}) {

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-
-#include "absl/strings/str_cat.h"
+#include "runtime/status_macros.h"
 
 namespace hadal {
 
 absl::Status ValidateBeamOptions(const BeamOptions& options) {
   const auto refuse = [](const char* field, auto value, const char* range) {
-    return absl::InvalidArgumentError(absl::StrCat(field, " = ", value, " is outside ", range));
+    return InvalidArgumentError(field, " = ", value, " is outside ", range);
   };
   if (options.beam < 1 || options.beam > 64) return refuse("beam", options.beam, "1 … 64");
   if (!std::isfinite(options.length_penalty)) return refuse("length penalty", options.length_penalty, "finite numbers");

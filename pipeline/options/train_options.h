@@ -1,4 +1,4 @@
-// The options of a training run as plain values. Only tools/ and launch/ know the config schema.
+// The options of a training run as plain values. Only tools/ includes the config schema.
 #pragma once
 
 #include <cstdint>

@@ -17,18 +17,16 @@ namespace {
 absl::Status CheckProblem(const PartitionProblem& problem) {
   const int64_t n = std::ssize(problem.cost);
   if (problem.stages < 1 || problem.chunks < 1 || n < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("a partition needs stages, chunks and sublayers of at least 1; got ",
-                                                   problem.stages, " stages, ", problem.chunks, " chunks, ", n,
-                                                   " sublayers"));
+    return InvalidArgumentError("a partition needs stages, chunks and sublayers of at least 1; got ", problem.stages,
+                                " stages, ", problem.chunks, " chunks, ", n, " sublayers");
   }
   if (std::ssize(problem.cut_allowed_before) != n) {
-    return absl::InvalidArgumentError(absl::StrCat("a partition of ", n, " sublayers got ",
-                                                   problem.cut_allowed_before.size(), " marks of legal cuts"));
+    return InvalidArgumentError("a partition of ", n, " sublayers got ", problem.cut_allowed_before.size(),
+                                " marks of legal cuts");
   }
   for (int64_t i = 0; i < n; ++i) {
     if (!std::isfinite(problem.cost[i]) || problem.cost[i] < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("sublayer ", i, " has cost ", problem.cost[i], "; it must be finite and ≥ 0"));
+      return InvalidArgumentError("sublayer ", i, " has cost ", problem.cost[i], "; it must be finite and ≥ 0");
     }
   }
   return absl::OkStatus();
@@ -63,11 +61,11 @@ PartitionBlocks MakeBlocks(const PartitionProblem& problem) {
 absl::Status CheckPieces(const PartitionProblem& problem, const PartitionBlocks& blocks) {
   const int64_t pieces = int64_t{problem.stages} * problem.chunks;
   if (pieces <= blocks.size()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
+  return InvalidArgumentError(
       problem.stages, " stages × ", problem.chunks, " chunks are ", pieces, " pieces, but the ", problem.cost.size(),
       " parts of the model (its sublayers, embeddings and output) can be cut into at most ", blocks.size(),
       blocks.size() < static_cast<int64_t>(problem.cost.size()) ? " (those that share a parameter stay together)" : "",
-      "; use fewer stages or chunks, or a deeper model"));
+      "; use fewer stages or chunks, or a deeper model");
 }
 
 // The borders in sublayers.
@@ -89,8 +87,8 @@ std::string NearestCuts(const PartitionBlocks& blocks, int sublayer) {
 absl::StatusOr<std::vector<int>> BordersOfCounts(const PartitionProblem& problem, const PartitionBlocks& blocks,
                                                  const std::vector<int>& counts) {
   if (std::ssize(counts) != problem.pieces()) {
-    return absl::InvalidArgumentError(absl::StrCat("an explicit split needs one count for each of the ", problem.stages,
-                                                   " stages × ", problem.chunks, " chunks; got ", counts.size()));
+    return InvalidArgumentError("an explicit split needs one count for each of the ", problem.stages, " stages × ",
+                                problem.chunks, " chunks; got ", counts.size());
   }
   std::vector<int> block_borders = {0};
   int64_t border = 0;
@@ -99,17 +97,16 @@ absl::StatusOr<std::vector<int>> BordersOfCounts(const PartitionProblem& problem
     if (counts[g] < 1 || border > std::ssize(problem.cost)) break;
     const auto block = std::lower_bound(blocks.begin.begin(), blocks.begin.end(), border);
     if (*block != border) {
-      return absl::InvalidArgumentError(absl::StrCat("piece ", g + 1, " of the explicit split would begin at sublayer ",
-                                                     border,
-                                                     ", where no cut is legal; the nearest legal ones are before ",
-                                                     NearestCuts(blocks, static_cast<int>(border))));
+      return InvalidArgumentError("piece ", g + 1, " of the explicit split would begin at sublayer ", border,
+                                  ", where no cut is legal; the nearest legal ones are before ",
+                                  NearestCuts(blocks, static_cast<int>(border)));
     }
     block_borders.push_back(static_cast<int>(block - blocks.begin.begin()));
   }
   if (std::ssize(block_borders) != problem.pieces() + 1 || border != std::ssize(problem.cost)) {
-    return absl::InvalidArgumentError(absl::StrCat("the counts of an explicit split must be ≥ 1 and add up to the ",
-                                                   problem.cost.size(), " sublayers; after ", block_borders.size() - 1,
-                                                   " of ", counts.size(), " pieces they stand at ", border));
+    return InvalidArgumentError("the counts of an explicit split must be ≥ 1 and add up to the ", problem.cost.size(),
+                                " sublayers; after ", block_borders.size() - 1, " of ", counts.size(),
+                                " pieces they stand at ", border);
   }
   return block_borders;
 }

@@ -53,22 +53,20 @@ const Schedule& ScheduleOf(ScheduleKind kind) {
 
 absl::Status CheckShape(const ScheduleShape& shape, int rank) {
   if (shape.stages < 1 || shape.chunks < 1 || shape.micro_batches < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a schedule needs stages, chunks and micro-batches of at least 1; got ", shape.stages, " stages, ",
-                     shape.chunks, " chunks, ", shape.micro_batches, " micro-batches"));
+    return InvalidArgumentError("a schedule needs stages, chunks and micro-batches of at least 1; got ", shape.stages,
+                                " stages, ", shape.chunks, " chunks, ", shape.micro_batches, " micro-batches");
   }
   // Channel numbers and positions of a program are ints.
   const int64_t instructions = int64_t{7} * shape.chunks * shape.micro_batches;
   const int64_t global_chunks = int64_t{shape.stages} * shape.chunks;
   constexpr int64_t kLimit = std::numeric_limits<int32_t>::max() / 4;
   if (instructions > kLimit || global_chunks > kLimit) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the schedule is too large: ", shape.stages, " stages, ", shape.chunks, " chunks, ", shape.micro_batches,
-        " micro-batches (limit: ", kLimit, " instructions a rank); use fewer, larger micro-batches"));
+    return InvalidArgumentError("the schedule is too large: ", shape.stages, " stages, ", shape.chunks, " chunks, ",
+                                shape.micro_batches, " micro-batches (limit: ", kLimit,
+                                " instructions a rank); use fewer, larger micro-batches");
   }
   if (rank < 0 || rank >= shape.stages) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rank ", rank, " is outside the pipeline of ", shape.stages, " stages"));
+    return InvalidArgumentError("rank ", rank, " is outside the pipeline of ", shape.stages, " stages");
   }
   return absl::OkStatus();
 }
@@ -79,9 +77,9 @@ absl::StatusOr<std::vector<RankProgram>> MakeForAllRanks(const ScheduleShape& sh
   constexpr int64_t kMostPasses = int64_t{1} << 25;  // of all ranks' programs: some GiB
   const int64_t passes = int64_t{2} * shape.stages * shape.chunks * shape.micro_batches;
   if (passes > kMostPasses) {
-    return absl::InvalidArgumentError(absl::StrCat("the programs of all ranks are too large: ", passes,
-                                                   " forwards and backwards; at most ", kMostPasses,
-                                                   ", use fewer stages, chunks or micro-batches"));
+    return InvalidArgumentError("the programs of all ranks are too large: ", passes,
+                                " forwards and backwards; at most ", kMostPasses,
+                                ", use fewer stages, chunks or micro-batches");
   }
   std::vector<RankProgram> programs;
   programs.reserve(shape.stages);
@@ -115,8 +113,8 @@ absl::StatusOr<ScheduleKind> ParseScheduleKind(const std::string& text) {
   for (const Schedule& schedule : kSchedules) {
     if (text == schedule.name) return schedule.kind;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("there is no schedule \"", text, "\"; use one of: ", absl::StrJoin(AllScheduleNames(), ", ")));
+  return InvalidArgumentError("there is no schedule \"", text,
+                              "\"; use one of: ", absl::StrJoin(AllScheduleNames(), ", "));
 }
 
 bool RunsSeveralChunks(ScheduleKind kind) { return ScheduleOf(kind).several_chunks; }
@@ -159,8 +157,8 @@ absl::StatusOr<RankProgram> MakeSchedule(ScheduleKind kind, const ScheduleShape&
   HADAL_RETURN_IF_ERROR(CheckShape(shape, rank));
   const Schedule& schedule = ScheduleOf(kind);
   if (shape.chunks != 1 && !schedule.several_chunks) {
-    return absl::InvalidArgumentError(absl::StrCat(schedule.name, " runs one chunk a rank, but ", shape.chunks,
-                                                   " are asked for; use the schedule interleaved_1f1b, or chunks = 1"));
+    return InvalidArgumentError(schedule.name, " runs one chunk a rank, but ", shape.chunks,
+                                " are asked for; use the schedule interleaved_1f1b, or chunks = 1");
   }
   return schedule.make(shape, rank, schedule.halves(shape, rank));
 }

@@ -4,7 +4,6 @@
 #include <array>
 #include <deque>
 
-#include "absl/strings/str_cat.h"
 #include "pipeline/schedule/schedule_run.h"
 #include "runtime/status_macros.h"
 
@@ -58,8 +57,7 @@ class RankChecker {
 
   template <typename... Text>
   absl::Status Malformed(const Text&... text) const {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rank ", rank_, ", instruction ", at_, ", ", ToString(program_[at_]), ": ", text...));
+    return InvalidArgumentError("rank ", rank_, ", instruction ", at_, ", ", ToString(program_[at_]), ": ", text...);
   }
 
   static bool MakesInputGradient(Operation operation) {
@@ -161,10 +159,10 @@ class RankChecker {
     const int chunk = program_[at_].chunk;
     const int unused = Done(receive, chunk) - Done(use, chunk);
     if (unused < options_.outstanding_sends) return absl::OkStatus();
-    return absl::ResourceExhaustedError(
-        absl::StrCat("rank ", rank_, ", instruction ", at_, ", ", ToString(program_[at_]), ": overrun: ", unused,
-                     " received input(s) are not used yet and the channel's receive ring has ",
-                     options_.outstanding_sends, "; receive later, or allow more outstanding sends"));
+    return ResourceExhaustedError("rank ", rank_, ", instruction ", at_, ", ", ToString(program_[at_]),
+                                  ": overrun: ", unused,
+                                  " received input(s) are not used yet and the channel's receive ring has ",
+                                  options_.outstanding_sends, "; receive later, or allow more outstanding sends");
   }
 
   absl::Status CheckOutputFree(Operation compute, Operation send) const {
@@ -187,15 +185,14 @@ class RankChecker {
       for (int i = 0; i < kCounted; ++i) {
         const auto operation = static_cast<Operation>(i);
         if (!Exists(operation, chunk) || Done(operation, chunk) == shape_.micro_batches) continue;
-        return absl::InvalidArgumentError(absl::StrCat(
-            "rank ", rank_, " never runs ", ToString(Instruction{operation, chunk, Done(operation, chunk)})));
+        return InvalidArgumentError("rank ", rank_, " never runs ",
+                                    ToString(Instruction{operation, chunk, Done(operation, chunk)}));
       }
     }
     if (!options_.forward_only && tail_done_ != kTailOperations) {
       const int first = static_cast<int>(Operation::kReduceTiedGradients);
-      return absl::InvalidArgumentError(
-          absl::StrCat("rank ", rank_, " never runs ",
-                       ToString(Instruction{.operation = static_cast<Operation>(first + tail_done_)})));
+      return InvalidArgumentError("rank ", rank_, " never runs ",
+                                  ToString(Instruction{.operation = static_cast<Operation>(first + tail_done_)}));
     }
     return absl::OkStatus();
   }
@@ -241,13 +238,12 @@ class RankChecker {
 absl::Status CheckArguments(const std::vector<RankProgram>& programs, const ScheduleShape& shape,
                             const ScheduleCheckOptions& options) {
   if (shape.stages < 1 || shape.chunks < 1 || shape.micro_batches < 1 || std::ssize(programs) != shape.stages) {
-    return absl::InvalidArgumentError(absl::StrCat(programs.size(), " programs do not fit ", shape.stages, " stages, ",
-                                                   shape.chunks, " chunks and ", shape.micro_batches,
-                                                   " micro-batches; a schedule has one program a stage"));
+    return InvalidArgumentError(programs.size(), " programs do not fit ", shape.stages, " stages, ", shape.chunks,
+                                " chunks and ", shape.micro_batches,
+                                " micro-batches; a schedule has one program a stage");
   }
   if (options.outstanding_sends < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("outstanding sends a channel: ", options.outstanding_sends, "; at least 1 is needed"));
+    return InvalidArgumentError("outstanding sends a channel: ", options.outstanding_sends, "; at least 1 is needed");
   }
   return absl::OkStatus();
 }
@@ -264,9 +260,7 @@ absl::StatusOr<ScheduleReport> CheckSchedule(const std::vector<RankProgram>& pro
     checker.AddTo(report);
   }
   const RunEnd end = RunSchedule(programs, shape, options.outstanding_sends, [](int, const Instruction&) {});
-  if (!end.finished) {
-    return absl::FailedPreconditionError(DescribeDeadlock(programs, shape, options.outstanding_sends, end));
-  }
+  if (!end.finished) return FailedPreconditionError(DescribeDeadlock(programs, shape, options.outstanding_sends, end));
   return report;
 }
 

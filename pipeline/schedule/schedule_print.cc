@@ -85,9 +85,9 @@ std::string JoinCells(const std::vector<std::string>& cells, const Shown& shown,
 
 absl::Status CheckOptions(const SchedulePrintOptions& options) {
   if (options.backward_units < 1 || options.max_columns < 2 || options.max_ranks < 2) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("drawing a schedule needs backward_units ≥ 1, max_columns ≥ 2 and max_ranks ", "≥ 2; got ",
-                     options.backward_units, ", ", options.max_columns, ", ", options.max_ranks));
+    return InvalidArgumentError("drawing a schedule needs backward_units ≥ 1, max_columns ≥ 2 and max_ranks ",
+                                "≥ 2; got ", options.backward_units, ", ", options.max_columns, ", ",
+                                options.max_ranks);
   }
   return absl::OkStatus();
 }

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "absl/strings/str_cat.h"
 #include "pipeline/schedule/schedule_check.h"
 #include "pipeline/schedule/schedule_run.h"
 #include "runtime/status_macros.h"
@@ -16,10 +15,9 @@ absl::Status CheckCosts(const ReplayCosts& costs, const ScheduleShape& shape) {
   const auto usable = [](double seconds) { return std::isfinite(seconds) && seconds >= 0; };
   for (const auto* seconds : {&costs.forward_seconds, &costs.backward_seconds}) {
     if (std::ssize(*seconds) != shape.global_chunks() || !std::all_of(seconds->begin(), seconds->end(), usable)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a replay needs ", shape.global_chunks(),
-                       " forward and backward costs (stages × chunks), finite and ≥ 0; got ",
-                       costs.forward_seconds.size(), " and ", costs.backward_seconds.size()));
+      return InvalidArgumentError("a replay needs ", shape.global_chunks(),
+                                  " forward and backward costs (stages × chunks), finite and ≥ 0; got ",
+                                  costs.forward_seconds.size(), " and ", costs.backward_seconds.size());
     }
   }
   bool weights_usable = costs.weight_seconds.empty() || std::ssize(costs.weight_seconds) == shape.global_chunks();
@@ -27,23 +25,21 @@ absl::Status CheckCosts(const ReplayCosts& costs, const ScheduleShape& shape) {
     weights_usable = usable(costs.weight_seconds[g]) && costs.weight_seconds[g] <= costs.backward_seconds[g];
   }
   if (!weights_usable) {
-    return absl::InvalidArgumentError(absl::StrCat("a replay needs ", shape.global_chunks(),
-                                                   " costs of weight halves, each ≥ 0 and at most its backward's, or "
-                                                   "none; got ",
-                                                   costs.weight_seconds.size()));
+    return InvalidArgumentError("a replay needs ", shape.global_chunks(),
+                                " costs of weight halves, each ≥ 0 and at most its backward's, or none; got ",
+                                costs.weight_seconds.size());
   }
   const int borders = shape.global_chunks() - 1;
   const bool links_usable = std::all_of(costs.links.begin(), costs.links.end(), [&](const LinkCost& link) {
     return usable(link.held_seconds) && usable(link.latency_seconds) && usable(link.backward_held_seconds.value_or(0));
   });
   if ((!costs.links.empty() && std::ssize(costs.links) != borders) || !links_usable) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a replay needs ", borders, " link costs (borders between chunks), finite and ≥ 0, or none; got ",
-                     costs.links.size()));
+    return InvalidArgumentError("a replay needs ", borders,
+                                " link costs (borders between chunks), finite and ≥ 0, or none; got ",
+                                costs.links.size());
   }
   if (!usable(costs.gap_seconds)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a replay needs a gap that is finite and ≥ 0; got ", costs.gap_seconds));
+    return InvalidArgumentError("a replay needs a gap that is finite and ≥ 0; got ", costs.gap_seconds);
   }
   return absl::OkStatus();
 }

@@ -24,9 +24,9 @@ absl::StatusOr<std::vector<std::string>> ParseEntries(std::string_view entries, 
   int arrived = 0;
   while (arrived < count && TakeList(entries, result[arrived])) ++arrived;
   if (arrived < count || !entries.empty()) {
-    return absl::InternalError(
-        absl::StrCat("gathering ", std::string(what), ": ", arrived, " of ", count, " ranks' entries arrived",
-                     entries.empty() ? "" : ", followed by extra bytes", "; do all ranks call the same collectives?"));
+    return InternalError("gathering ", std::string(what), ": ", arrived, " of ", count, " ranks' entries arrived",
+                         entries.empty() ? "" : ", followed by extra bytes",
+                         "; do all ranks call the same collectives?");
   }
   return result;
 }
@@ -168,7 +168,7 @@ absl::Status Collectives::AllOk(const absl::Status& status, std::string_view wha
     return AsCommonError(
         absl::Status(rank_code, absl::StrCat(alike ? "" : absl::StrCat("rank ", rank, ": "), all[rank].substr(1))));
   }
-  return absl::InternalError("a rank voted that it had failed and then reported success");
+  return InternalError("a rank voted that it had failed and then reported success");
 }
 
 }  // namespace hadal

@@ -36,7 +36,7 @@ class Collectives {
 
   // Returns when all ranks have called it.
   absl::Status Barrier(std::string_view what);
-  // Replaces `data` on every rank by that of rank `root`. The other ranks need not know its size.
+  // Replaces `data` on every rank by that of rank `root`. Its size on the other ranks does not matter.
   absl::Status Broadcast(std::string& data, int root, std::string_view what);
   // Returns rank 0's `result` on every rank: its bytes, or its error as a common one.
   absl::StatusOr<std::string> BroadcastResult(const absl::StatusOr<std::string>& result, std::string_view what);

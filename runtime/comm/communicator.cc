@@ -58,11 +58,11 @@ absl::Status Communicator::Wait(CommRequest& request, absl::Time deadline, std::
     const absl::Duration waited = absl::FromChrono(std::chrono::steady_clock::now() - start);
     if (waited >= allowed) {
       Withdraw();
-      return absl::DeadlineExceededError(
-          absl::StrCat(Describe(request), ": gave up after ", absl::FormatDuration(waited), " waiting for ",
-                       absl::string_view(what.data(), what.size()), ". ",
-                       request.peer == CommRequest::kAllPeers ? "One of them" : absl::StrCat("Rank ", request.peer),
-                       " is slow, stopped or itself waiting; see its log"));
+      return DeadlineExceededError(
+          Describe(request), ": gave up after ", absl::FormatDuration(waited), " waiting for ",
+          absl::string_view(what.data(), what.size()), ". ",
+          request.peer == CommRequest::kAllPeers ? "One of them" : absl::StrCat("Rank ", request.peer),
+          " is slow, stopped or itself waiting; see its log");
     }
     if (!noted && waited >= kNoteworthy) {
       SetCurrentWait(

@@ -102,7 +102,7 @@ class Communicator {
   // Waits until the transfer is done or `deadline` passes. `what` (e.g. "activations of micro-batch 17, chunk 0")
   // appears in the error. Yields at first and then sleeps for short times, so that an idle rank does not occupy a core
   // that another rank needs. `received_bytes`: as in Test. `meanwhile`, if not null, is called again and again during
-  // the wait, for work that must go on; it must neither block nor touch `request`. If it fails, so does the wait.
+  // the wait, for work that must continue; it must neither block nor touch `request`. If it fails, so does the wait.
   virtual absl::Status Wait(CommRequest& request, absl::Time deadline, std::string_view what,
                             int64_t* received_bytes = nullptr,
                             const std::function<absl::Status()>* meanwhile = nullptr);

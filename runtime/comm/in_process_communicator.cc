@@ -10,7 +10,6 @@
 #include <mutex>
 #include <thread>
 
-#include "absl/strings/str_cat.h"
 #include "runtime/check.h"
 #include "runtime/status_macros.h"
 
@@ -194,9 +193,8 @@ absl::StatusOr<bool> InProcessCommunicator::Test(CommRequest& request, int64_t* 
   if (state == TransferState::kPosted) return false;
   if (state == TransferState::kTooLong) {
     TakeBack();
-    return absl::InternalError(
-        absl::StrCat(Describe(request), ": a message of ", bytes,
-                     " bytes is longer than the receive; sender and receiver disagree on the shape"));
+    return InternalError(Describe(request), ": a message of ", bytes,
+                         " bytes is longer than the receive; sender and receiver disagree on the shape");
   }
   transfer.in_use = false;
   free_ids_.push_back(request.id);
@@ -210,13 +208,10 @@ absl::Status InProcessCommunicator::CheckOpen() {
   if (world_.shared_->aborted.load()) {
     TakeBack();
     std::lock_guard lock(world_.shared_->abort_mutex);
-    return absl::UnavailableError(absl::StrCat("rank ", rank_, ": the job was aborted by rank ",
-                                               world_.shared_->aborting_rank, " with exit code ",
-                                               world_.shared_->abort_exit_code));
+    return UnavailableError("rank ", rank_, ": the job was aborted by rank ", world_.shared_->aborting_rank,
+                            " with exit code ", world_.shared_->abort_exit_code);
   }
-  if (closed_) {
-    return absl::UnavailableError(absl::StrCat("rank ", rank_, ": communication ended with an earlier error"));
-  }
+  if (closed_) return UnavailableError("rank ", rank_, ": communication ended with an earlier error");
   return absl::OkStatus();
 }
 

@@ -123,9 +123,8 @@ class MpiCommunicator final : public Communicator {
     CheckTransfer(bytes, request.peer, request.tag);
     HADAL_RETURN_IF_ERROR(CheckOpen());
     if (bytes > kLongestMessageBytes) {
-      return absl::InvalidArgumentError(absl::StrCat(Describe(request), ": ", bytes, " bytes exceed MPI's limit of ",
-                                                     kLongestMessageBytes,
-                                                     " bytes per message; use fewer tokens per micro-batch"));
+      return InvalidArgumentError(Describe(request), ": ", bytes, " bytes exceed MPI's limit of ", kLongestMessageBytes,
+                                  " bytes per message; use fewer tokens per micro-batch");
     }
     if (free_ids_.empty()) {
       free_ids_.push_back(static_cast<int64_t>(outstanding_.size()));
@@ -150,19 +149,19 @@ class MpiCommunicator final : public Communicator {
 
   absl::Status CheckOpen() const {
     if (!closed_) return absl::OkStatus();
-    return absl::UnavailableError(absl::StrCat("rank ", rank_, ": communication ended with an earlier error"));
+    return UnavailableError("rank ", rank_, ": communication ended with an earlier error");
   }
 
   absl::Status ErrorStatus(int mpi_error, const CommRequest& request, int64_t bytes) const {
     int error_class = MPI_ERR_UNKNOWN;
     MPI_Error_class(mpi_error, &error_class);
     if (error_class == MPI_ERR_TRUNCATE) {
-      return absl::InternalError(absl::StrCat(Describe(request), ": a message is longer than the receive of ", bytes,
-                                              " bytes; sender and receiver disagree on the shape"));
+      return InternalError(Describe(request), ": a message is longer than the receive of ", bytes,
+                           " bytes; sender and receiver disagree on the shape");
     }
     const std::string message =
         absl::StrCat(Describe(request), ", ", bytes, " bytes: MPI says \"", MpiErrorText(mpi_error), "\"");
-    return IsMisuse(error_class) ? absl::InternalError(message) : absl::UnavailableError(message);
+    return IsMisuse(error_class) ? InternalError(message) : UnavailableError(message);
   }
 
   const int rank_;
@@ -195,7 +194,7 @@ class StartedMpi final : public MpiEnvironment {
     RankPlacement placement;
     MPI_Comm host;
     if (MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &host) != MPI_SUCCESS) {
-      return absl::InternalError(absl::StrCat("rank ", rank_, ": MPI cannot determine which ranks share this host"));
+      return InternalError("rank ", rank_, ": MPI cannot determine which ranks share this host");
     }
     MPI_Comm_rank(host, &placement.local_rank);
     MPI_Comm_size(host, &placement.ranks_on_host);
@@ -204,8 +203,7 @@ class StartedMpi final : public MpiEnvironment {
     sched_getaffinity(0, sizeof(mine), &mine);
     std::vector<cpu_set_t> all(placement.ranks_on_host);
     if (MPI_Allgather(&mine, sizeof(mine), MPI_BYTE, all.data(), sizeof(mine), MPI_BYTE, host) != MPI_SUCCESS) {
-      return absl::InternalError(
-          absl::StrCat("rank ", rank_, ": MPI cannot exchange the CPU masks of this host's ranks"));
+      return InternalError("rank ", rank_, ": MPI cannot exchange the CPU masks of this host's ranks");
     }
     const auto shares = [&mine](const cpu_set_t& other) {
       cpu_set_t both;
@@ -221,7 +219,7 @@ class StartedMpi final : public MpiEnvironment {
   absl::StatusOr<std::unique_ptr<Communicator>> NewCommunicator() const override {
     MPI_Comm world, nobody;
     if (MPI_Comm_dup(MPI_COMM_WORLD, &world) != MPI_SUCCESS || MPI_Comm_dup(MPI_COMM_WORLD, &nobody) != MPI_SUCCESS) {
-      return absl::InternalError(absl::StrCat("rank ", rank_, ": MPI cannot duplicate its communicators"));
+      return InternalError("rank ", rank_, ": MPI cannot duplicate its communicators");
     }
     MPI_Comm_set_errhandler(world, MPI_ERRORS_RETURN);
     return std::make_unique<MpiCommunicator>(rank_, size_, world, nobody);
@@ -249,23 +247,23 @@ class StartedMpi final : public MpiEnvironment {
 absl::StatusOr<std::unique_ptr<MpiEnvironment>> StartMpi(int* argc, char*** argv, absl::Duration end_timeout) {
   int started = 0;
   MPI_Initialized(&started);
-  if (started) return absl::FailedPreconditionError("MPI was started before; a process has one MpiEnvironment");
+  if (started) return FailedPreconditionError("MPI was started before; a process has one MpiEnvironment");
 
   // If a process cannot read another's memory (many containers), Open MPI sends a large message in fragments of 32 KiB,
   // at most 3 ahead of the receiver's progress, which is very slow between ranks that sleep and compute. 64 fragments
   // are a whole border message: measured 8 to 12 times as fast. Settings of mpirun and of the user take precedence.
   setenv("OMPI_MCA_pml_ob1_send_pipeline_depth", "64", /*overwrite=*/0);
-  // A rank with a GPU starts NCCL's receives before their senders know of them. These kernels wait on the GPU; with too
+  // A rank with a GPU starts NCCL's receives before their senders have started. These kernels wait on the GPU; with too
   // few hardware queues another stream that shares a queue with them would wait, too: a deadlock. CUDA reads the
   // setting when it starts, and a CUDA-aware MPI starts CUDA here. A run over NCCL is refused with another value
   // (launch/transport_choice.h).
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
   int provided = MPI_THREAD_SINGLE;
   const int error = MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided);
-  if (error != MPI_SUCCESS) return absl::InternalError(absl::StrCat("MPI_Init_thread failed with error ", error));
+  if (error != MPI_SUCCESS) return InternalError("MPI_Init_thread failed with error ", error);
   if (provided < MPI_THREAD_FUNNELED) {
-    return absl::InternalError(absl::StrCat("this MPI does not support threads (level ", provided, ", needed ",
-                                            MPI_THREAD_FUNNELED, "); use an MPI built with thread support"));
+    return InternalError("this MPI does not support threads (level ", provided, ", needed ", MPI_THREAD_FUNNELED,
+                         "); use an MPI built with thread support");
   }
   int rank = 0, size = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -278,7 +276,7 @@ std::string MpiVersion() {
   int length = 0;
   MPI_Get_library_version(text, &length);
   const std::string version(text, static_cast<size_t>(length));
-  return version.substr(0, version.find_first_of(",\n"));  // MPICH goes on for pages
+  return version.substr(0, version.find_first_of(",\n"));  // MPICH's text is pages long
 }
 
 }  // namespace

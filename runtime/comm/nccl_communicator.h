@@ -7,8 +7,9 @@
 //                           ◄─ grant ──   NCCL receive is started, once the receive buffer is free
 //   NCCL send is started    ═ message ═►  written after the kernels before Receive
 //
-// An exchange (Exchange) needs no offers. Each rank of a group (nccl_groups.h) tells the others when its own bytes of
-// the exchange may be accessed, and starts its messages, all at once, when all ranks have said so (nccl_exchanges.h).
+// An exchange (Exchange) needs no offers. Each rank of a group (nccl_groups.h) reports to the others when its own bytes
+// of the exchange may be accessed, and starts its messages, all at once, when all ranks have done so
+// (nccl_exchanges.h).
 //
 // nccl_communicator.md has the reasons for offers and grants, and the proof that no rank waits forever. It assumes that
 // no two streams of a rank share a hardware queue of the GPU.

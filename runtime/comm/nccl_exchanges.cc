@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
 #include "runtime/check.h"
 #include "runtime/status_macros.h"
 
@@ -71,9 +70,8 @@ absl::Status NcclExchanges::CheckBytes(const Posted& exchange) const {
   for (const auto& [rank, member] : members_) {
     const int64_t expected = BytesBetween(exchange.parts, rank, &ExchangePart::receive_bytes);
     if (member.declared_bytes.front() == expected) continue;
-    return absl::InternalError(absl::StrCat("exchange ", started_, ": rank ", rank, " sends ",
-                                            member.declared_bytes.front(), " bytes and ", expected,
-                                            " are expected; sender and receiver disagree on the shape"));
+    return InternalError("exchange ", started_, ": rank ", rank, " sends ", member.declared_bytes.front(),
+                         " bytes and ", expected, " are expected; sender and receiver disagree on the shape");
   }
   return absl::OkStatus();
 }

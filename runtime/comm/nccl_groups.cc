@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <tuple>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "runtime/check.h"
 #include "runtime/clock.h"
@@ -29,8 +28,8 @@ absl::StatusOr<NcclUniqueId> ShareId(const LinkMaking& making, const TransferGro
   std::vector<CommRequest> requests;
   if (control.rank() == group.ranks.front()) {
     if (const NcclResult result = making.library.GetUniqueId(id); result != kNcclSuccess) {
-      return absl::UnavailableError(absl::StrCat(
-          "rank ", control.rank(), ": NCCL provides no identifier: ", making.library.ErrorText(result, nullptr)));
+      return UnavailableError("rank ", control.rank(),
+                              ": NCCL provides no identifier: ", making.library.ErrorText(result, nullptr));
     }
     for (const int rank : group.ranks) {
       if (rank == control.rank()) continue;

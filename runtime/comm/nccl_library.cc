@@ -45,8 +45,7 @@ absl::StatusOr<void*> OpenLibrary() {
     if (void* handle = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL); handle != nullptr) return handle;
     absl::StrAppend(&errors, errors.empty() ? "" : "; ", dlerror());
   }
-  return absl::UnavailableError(
-      absl::StrCat("NCCL is not found (", errors, "); add the folder of ", name, " to LD_LIBRARY_PATH"));
+  return UnavailableError("NCCL is not found (", errors, "); add the folder of ", name, " to LD_LIBRARY_PATH");
 }
 
 absl::StatusOr<Functions> LoadFunctions(void* handle) {
@@ -70,7 +69,7 @@ absl::StatusOr<Functions> LoadFunctions(void* handle) {
   load(functions.error_string, "ncclGetErrorString");
   load(functions.last_error, "ncclGetLastError");
   if (missing.empty()) return functions;
-  return absl::UnavailableError(absl::StrCat("this NCCL lacks", missing, "; 2.14 and later have them"));
+  return UnavailableError("this NCCL lacks", missing, "; 2.14 and later have them");
 }
 
 class OpenedLibrary final : public NcclLibrary {
@@ -139,7 +138,7 @@ absl::StatusOr<std::unique_ptr<NcclLibrary>> OpenNccl() {
   HADAL_ASSIGN_OR_RETURN(const Functions functions, LoadFunctions(handle));
   int version = 0;
   if (const ncclResult_t result = functions.get_version(&version); result != ncclSuccess) {
-    return absl::UnavailableError(absl::StrCat("cannot start NCCL: ", functions.error_string(result)));
+    return UnavailableError("cannot start NCCL: ", functions.error_string(result));
   }
   return std::make_unique<OpenedLibrary>(functions, version);
 }

@@ -78,7 +78,7 @@ absl::Status NcclLink::Failed(NcclResult result, const char* doing) {
       absl::StrCat(Name(), ", ", doing, ": NCCL says \"", library_.ErrorText(result, comm_), "\". ",
                    own ? "This rank's GPU or its driver failed" : "See the logs of these ranks",
                    "; NCCL_DEBUG=INFO prints more, pipeline.transport = \"host\" avoids NCCL");
-  return own ? absl::InternalError(message) : absl::UnavailableError(message);
+  return own ? InternalError(message) : UnavailableError(message);
 }
 
 absl::Status NcclLink::Settle(NcclResult result, const char* doing, const Deadline& deadline,
@@ -93,8 +93,7 @@ absl::Status NcclLink::Settle(NcclResult result, const char* doing, const Deadli
     }
     if (alive) HADAL_RETURN_IF_ERROR(alive());
     if (deadline.Passed()) {
-      return absl::DeadlineExceededError(
-          absl::StrCat(Name(), ": NCCL did not finish ", doing, ". See the logs of these ranks"));
+      return DeadlineExceededError(Name(), ": NCCL did not finish ", doing, ". See the logs of these ranks");
     }
     if (absl::Seconds(watch.Seconds()) < kYieldFor) {
       sched_yield();
@@ -125,9 +124,8 @@ absl::Status NcclLink::MoveFirst(std::span<const Message> messages, const Deadli
     HADAL_RETURN_IF_ERROR(Check());
     HADAL_RETURN_IF_ERROR(alive());
     if (deadline.Passed()) {
-      return absl::DeadlineExceededError(absl::StrCat(Name(), ": the first message ",
-                                                      messages[0].is_send ? "to" : "from", " rank ", messages[0].peer,
-                                                      " did not end. See that rank's log"));
+      return DeadlineExceededError(Name(), ": the first message ", messages[0].is_send ? "to" : "from", " rank ",
+                                   messages[0].peer, " did not end. See that rank's log");
     }
     absl::SleepFor(kPoll);
   }

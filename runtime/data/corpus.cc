@@ -31,8 +31,8 @@ absl::Status DamagedCorpus(const absl::Status& of_file, const std::string& manif
   const bool wrong_file =
       absl::IsNotFound(of_file) || absl::IsInvalidArgument(of_file) || absl::IsFailedPrecondition(of_file);
   if (!wrong_file) return of_file;
-  return absl::DataLossError(
-      absl::StrCat(of_file.message(), "; ", manifest_path, " names this file: restore it, or run hadal prepare again"));
+  return DataLossError(of_file.message(), "; ", manifest_path,
+                       " names this file: restore it, or run hadal prepare again");
 }
 
 absl::StatusOr<Corpus> Corpus::Open(const std::string& prefix, const CorpusShare& share) {
@@ -41,7 +41,7 @@ absl::StatusOr<Corpus> Corpus::Open(const std::string& prefix, const CorpusShare
   const std::string path = prefix + ".json";
   const absl::StatusOr<std::string> json = ReadFile(path, kMaxManifestBytes);
   const bool wrong = absl::IsFailedPrecondition(json.status()) || absl::IsInvalidArgument(json.status());
-  if (wrong) return absl::DataLossError(json.status().message());  // a directory, a pipe, a file too large
+  if (wrong) return DataLossError(json.status().message());  // a directory, a pipe, a file too large
   HADAL_RETURN_IF_ERROR(json.status());
   Corpus corpus;
   HADAL_ASSIGN_OR_RETURN(corpus.manifest_, ManifestFromJson(*json, path));
@@ -113,8 +113,8 @@ absl::StatusOr<int64_t> CountUnknown(std::span<const int32_t> tokens, const Voca
   for (const int32_t marked : tokens) {
     const int32_t token = marked & ~mark;
     if (token < least || token >= vocabulary.size) {
-      return absl::InvalidArgumentError(absl::StrCat("token id ", token, " is outside the vocabulary: ids of text are ",
-                                                     least, " to ", vocabulary.size - 1));
+      return InvalidArgumentError("token id ", token, " is outside the vocabulary: ids of text are ", least, " to ",
+                                  vocabulary.size - 1);
     }
     unknown += form.reserved_ids && token == kUnknownToken ? 1 : 0;
   }
@@ -123,14 +123,13 @@ absl::StatusOr<int64_t> CountUnknown(std::span<const int32_t> tokens, const Voca
 
 absl::Status CheckFrames(const SampleView& sample, int32_t frame_width) {
   if (sample.frame_width != frame_width) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("frames of ", sample.frame_width, " values, those of the corpus have ", frame_width));
+    return InvalidArgumentError("frames of ", sample.frame_width, " values, those of the corpus have ", frame_width);
   }
   if (frame_width > 0 && (sample.frames.empty() || sample.frames.size() % static_cast<size_t>(frame_width) != 0)) {
-    return absl::InvalidArgumentError(absl::StrCat(sample.frames.size(), " values are no frames of ", frame_width));
+    return InvalidArgumentError(sample.frames.size(), " values are no frames of ", frame_width);
   }
   if (std::ranges::all_of(sample.frames, [](float value) { return std::isfinite(value); })) return absl::OkStatus();
-  return absl::InvalidArgumentError("its frames have a value that is not finite");
+  return InvalidArgumentError("its frames have a value that is not finite");
 }
 
 absl::Status WritePieces(std::span<const std::string_view> pieces, const std::string& path) {
@@ -167,7 +166,7 @@ absl::StatusOr<CorpusWriter> CorpusWriter::Create(CorpusWriterOptions options) {
 
 absl::Status CorpusWriter::Add(const SampleView& sample) {
   if (manifest_.samples == std::numeric_limits<uint32_t>::max()) {
-    return absl::InvalidArgumentError("a corpus holds at most 2^32 - 1 samples; split it");
+    return InvalidArgumentError("a corpus holds at most 2^32 - 1 samples; split it");
   }
   HADAL_ASSIGN_OR_RETURN(const int64_t in_prefix,
                          CountUnknown(sample.prefix, options_.source_vocabulary, options_.form));
@@ -224,10 +223,10 @@ absl::StatusOr<Vocabulary> LoadOne(const Corpus& corpus, const VocabularyReferen
   const std::string path = corpus.VocabularyPath(reference);
   HADAL_ASSIGN_OR_RETURN(Vocabulary vocabulary, Vocabulary::Load(path));
   if (vocabulary.crc32c() != reference.crc32c || vocabulary.size() != reference.size) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(path, " is not the vocabulary that the corpus was made with: it has ", vocabulary.size(),
-                     " ids and checksum ", absl::Hex(vocabulary.crc32c(), absl::kZeroPad8), ", the corpus expects ",
-                     reference.size, " and ", absl::Hex(reference.crc32c, absl::kZeroPad8), ""));
+    return FailedPreconditionError(path, " is not the vocabulary that the corpus was made with: it has ",
+                                   vocabulary.size(), " ids and checksum ",
+                                   absl::Hex(vocabulary.crc32c(), absl::kZeroPad8), ", the corpus expects ",
+                                   reference.size, " and ", absl::Hex(reference.crc32c, absl::kZeroPad8), "");
   }
   return vocabulary;
 }

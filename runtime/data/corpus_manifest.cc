@@ -136,16 +136,15 @@ absl::StatusOr<CorpusManifest> ReadManifest(const Json& json) {
   manifest.form = ReadForm(fields, manifest.target_vocabulary.size);
   HADAL_RETURN_IF_ERROR(status);
   if (manifest.form != TextForm() && !manifest.monolingual()) {
-    return absl::DataLossError("it has blocks or a tokenizer's ids, and a source");
+    return DataLossError("it has blocks or a tokenizer's ids, and a source");
   }
   if (manifest.frame_width > 0 && manifest.source_vocabulary.size > 0) {
-    return absl::DataLossError("it has both frame_width and source_vocabulary: a source is either speech or text");
+    return DataLossError("it has both frame_width and source_vocabulary: a source is either speech or text");
   }
   int64_t samples = 0;
   for (const ShardReference& shard : manifest.shards) samples += shard.samples;
   if (samples != manifest.samples) {
-    return absl::DataLossError(
-        absl::StrCat("the shards have ", samples, " samples, the field samples says ", manifest.samples));
+    return DataLossError("the shards have ", samples, " samples, the field samples says ", manifest.samples);
   }
   return manifest;
 }
@@ -196,8 +195,7 @@ std::string ManifestToJson(const CorpusManifest& manifest) {
 
 absl::StatusOr<CorpusManifest> ManifestFromJson(const std::string& json, const std::string& name) {
   const auto damaged = [&name](absl::string_view what) {
-    return absl::DataLossError(
-        absl::StrCat(name, ": ", what, "; restore the file from a copy, or run hadal prepare again"));
+    return DataLossError(name, ": ", what, "; restore the file from a copy, or run hadal prepare again");
   };
   const absl::StatusOr<Json> parsed_or = ParseStrictJson(json, kLimits, "its text");
   if (!parsed_or.ok()) return damaged(parsed_or.status().message());

@@ -21,9 +21,9 @@ static_assert(std::endian::native == std::endian::little, "shards are mapped as 
 constexpr int64_t kMaxSideTokens = std::numeric_limits<int32_t>::max();
 
 absl::Status Damaged(const std::string& name, absl::string_view what) {
-  return absl::DataLossError(absl::StrCat(name, ": ", what,
-                                          "; the file is damaged or not the one its manifest was written with: restore "
-                                          "it from a copy, or run hadal prepare again"));
+  return DataLossError(name, ": ", what,
+                       "; the file is damaged or not the one its manifest was written with: restore "
+                       "it from a copy, or run hadal prepare again");
 }
 
 // `mark`: a bit that tokens may have besides their id.
@@ -34,54 +34,47 @@ absl::Status CheckTokens(std::span<const int32_t> tokens, int32_t least, int32_t
   for (const int32_t token : tokens) all &= is_text(token);
   if (all) return absl::OkStatus();
   const auto bad = std::ranges::find_if_not(tokens, is_text);
-  return absl::DataLossError(absl::StrCat("its ", side, " has the token id ", *bad, ", the ids of text are ", least,
-                                          " to ", vocabulary_size - 1));
+  return DataLossError("its ", side, " has the token id ", *bad, ", the ids of text are ", least, " to ",
+                       vocabulary_size - 1);
 }
 
 absl::Status CheckFrames(std::span<const float> values) {
   bool all = true;  // no early exit, so that the compiler can vectorise
   for (const float value : values) all &= std::isfinite(value);
-  return all ? absl::OkStatus() : absl::DataLossError("its frames have a value that is not finite");
+  return all ? absl::OkStatus() : DataLossError("its frames have a value that is not finite");
 }
 
 absl::Status CheckFrameCount(const SampleRecord& record, int32_t frame_width) {
   if (record.prefix_tokens == 0 && record.source_tokens > 0 && record.source_tokens % frame_width == 0) {
     return absl::OkStatus();
   }
-  return absl::DataLossError(absl::StrCat("its source has ", record.source_tokens, " values and a prefix of ",
-                                          record.prefix_tokens, " tokens, expected one or more whole frames of ",
-                                          frame_width, " values and no prefix"));
+  return DataLossError("its source has ", record.source_tokens, " values and a prefix of ", record.prefix_tokens,
+                       " tokens, expected one or more whole frames of ", frame_width, " values and no prefix");
 }
 
 // Checks a record, except the place of its tokens.
 absl::Status CheckRecord(const SampleRecord& record, int32_t corpora, int32_t least_target) {
   if (record.prefix_tokens < 0 || record.source_tokens < 0 || record.target_tokens < 0) {
-    return absl::DataLossError("it has a side with a negative length");
+    return DataLossError("it has a side with a negative length");
   }
   if (record.target_tokens < least_target) {
-    return absl::DataLossError(
-        absl::StrCat("it has ", record.target_tokens, " tokens, a block has ", least_target, " or more"));
+    return DataLossError("it has ", record.target_tokens, " tokens, a block has ", least_target, " or more");
   }
   if (record.corpus_id < 0 || record.corpus_id >= corpora) {
-    return absl::DataLossError(
-        absl::StrCat("its corpus id is ", record.corpus_id, ", there are ", corpora, " corpora"));
+    return DataLossError("its corpus id is ", record.corpus_id, ", there are ", corpora, " corpora");
   }
-  if (!std::isfinite(record.weight) || record.weight < 0) {
-    return absl::DataLossError(absl::StrCat("its weight is ", record.weight));
-  }
+  if (!std::isfinite(record.weight) || record.weight < 0) return DataLossError("its weight is ", record.weight);
   return absl::OkStatus();
 }
 
 // Checks that a record's tokens follow those of the previous record without a gap.
 absl::Status CheckPlace(const SampleRecord& record, int64_t expected, int64_t tokens) {
   if (record.first_token != expected) {
-    return absl::DataLossError(
-        absl::StrCat("its tokens begin at ", record.first_token, ", the samples before it end at ", expected));
+    return DataLossError("its tokens begin at ", record.first_token, ", the samples before it end at ", expected);
   }
   const int64_t count = int64_t{record.prefix_tokens} + record.source_tokens + record.target_tokens;
   if (count > tokens - expected) {
-    return absl::DataLossError(
-        absl::StrCat("it has ", count, " tokens, the shard has only ", tokens - expected, " left"));
+    return DataLossError("it has ", count, " tokens, the shard has only ", tokens - expected, " left");
   }
   return absl::OkStatus();
 }
@@ -136,10 +129,9 @@ absl::Status CheckSample(const SampleRecord& record, int64_t expected, std::span
 }
 
 absl::Status CheckHeader(const ShardHeader& header, size_t bytes) {
-  if (header.magic != ShardHeader::kMagic) return absl::DataLossError("it does not begin with a shard's header");
+  if (header.magic != ShardHeader::kMagic) return DataLossError("it does not begin with a shard's header");
   if (header.version != ShardHeader::kVersion) {
-    return absl::DataLossError(
-        absl::StrCat("it has format version ", header.version, ", this hadal reads ", ShardHeader::kVersion));
+    return DataLossError("it has format version ", header.version, ", this hadal reads ", ShardHeader::kVersion);
   }
   // Bounds first, so that no product below can overflow.
   const auto limit = static_cast<int64_t>(bytes);
@@ -148,8 +140,8 @@ absl::Status CheckHeader(const ShardHeader& header, size_t bytes) {
                                          header.tokens * int64_t{sizeof(int32_t)}
                                    : -1;
   if (wanted != limit) {
-    return absl::DataLossError(absl::StrCat("its header states ", header.samples, " samples and ", header.tokens,
-                                            " tokens, which does not match its ", bytes, " bytes"));
+    return DataLossError("its header states ", header.samples, " samples and ", header.tokens,
+                         " tokens, which does not match its ", bytes, " bytes");
   }
   return absl::OkStatus();
 }
@@ -160,8 +152,7 @@ absl::Status ShardBuilder::Add(const SampleView& sample) {
   const size_t source = sample.source.size() + sample.frames.size();  // one of them is empty
   for (const size_t count : {sample.prefix.size(), source, sample.target.size()}) {
     if (count > static_cast<size_t>(kMaxSideTokens)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a side of ", count, " tokens or values; at most ", kMaxSideTokens));
+      return InvalidArgumentError("a side of ", count, " tokens or values; at most ", kMaxSideTokens);
     }
   }
   records_.push_back({.first_token = static_cast<int64_t>(tokens_.size()),
@@ -241,7 +232,7 @@ absl::StatusOr<std::unique_ptr<CorpusShard>> CorpusShard::FromBytes(const std::s
 absl::Status CorpusShard::Parse(std::span<const std::byte> bytes, const ShardLimits& limits, ShardCheck check) {
   ShardHeader header;
   if (bytes.size() < sizeof(header)) {
-    return absl::DataLossError(absl::StrCat("it has ", bytes.size(), " bytes, a header alone takes ", sizeof(header)));
+    return DataLossError("it has ", bytes.size(), " bytes, a header alone takes ", sizeof(header));
   }
   std::memcpy(&header, bytes.data(), sizeof(header));
   HADAL_RETURN_IF_ERROR(CheckHeader(header, bytes.size()));
@@ -257,12 +248,12 @@ absl::Status CorpusShard::Parse(std::span<const std::byte> bytes, const ShardLim
   for (size_t i = 0; i < samples; ++i) {
     const SampleRecord& record = records_[i];
     if (const absl::Status status = CheckSample(record, expected, tokens_, limits, check); !status.ok()) {
-      return absl::DataLossError(absl::StrCat("sample ", i, ": ", status.message()));
+      return DataLossError("sample ", i, ": ", status.message());
     }
     expected += int64_t{record.prefix_tokens} + record.source_tokens + record.target_tokens;
   }
   if (expected != header.tokens) {
-    return absl::DataLossError(absl::StrCat("its samples have ", expected, " tokens, its header says ", header.tokens));
+    return DataLossError("its samples have ", expected, " tokens, its header says ", header.tokens);
   }
   return absl::OkStatus();
 }
@@ -282,12 +273,12 @@ absl::Status CorpusShard::CheckUnchanged() const {
   if (file == nullptr) return absl::OkStatus();
   const absl::StatusOr<FileStamp> now = StampOf(path_);
   const FileStamp& opened = file->stamp();
-  // Another file has that name, or none: the mapping holds the verified one as long as it lives.
+  // Another file has that name, or none: the mapping holds the verified one as long as it exists.
   if (!now.ok() || now->device != opened.device || now->inode != opened.inode) return absl::OkStatus();
   if (now->bytes == opened.bytes && now->modified_nanoseconds == verified_nanoseconds_) return absl::OkStatus();
   if (now->bytes != opened.bytes || Crc32c(file->bytes()) != crc32c_) {
-    return absl::DataLossError(absl::StrCat(
-        path_, ": it was changed while it was in use; restore it from a copy, or run hadal prepare again, and resume"));
+    return DataLossError(
+        path_, ": it was changed while it was in use; restore it from a copy, or run hadal prepare again, and resume");
   }
   verified_nanoseconds_ = now->modified_nanoseconds;
   return absl::OkStatus();

@@ -1,6 +1,7 @@
 #include "runtime/data/input_kind.h"
 
 #include "absl/strings/str_cat.h"
+#include "runtime/status_macros.h"
 
 namespace hadal {
 
@@ -16,11 +17,11 @@ absl::Status CheckFeatureKind(const InputKind& model, const InputKind& given, co
                     (model.sample_rate == 0 || given.sample_rate == 0 || model.sample_rate == given.sample_rate) &&
                     (model.cmvn.empty() || given.cmvn.empty() || model.cmvn == given.cmvn);
   if (same) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      name, " has ", DescribeFeatures(given), ", and the model reads ", DescribeFeatures(model),
-      model.frame_width > 0 ? "; make the features as those of its training (speech_features.py --filters, "
-                              "--cmvn, --rate)"
-                            : ""));
+  return InvalidArgumentError(name, " has ", DescribeFeatures(given), ", and the model reads ", DescribeFeatures(model),
+                              model.frame_width > 0
+                                  ? "; make the features as those of its training (speech_features.py --filters, "
+                                    "--cmvn, --rate)"
+                                  : "");
 }
 
 absl::Status CheckTags(const InputKind& model, const std::string& given, const std::string& name) {
@@ -28,8 +29,8 @@ absl::Status CheckTags(const InputKind& model, const std::string& given, const s
   const auto describe = [](const std::string& tags) {
     return tags == "none" ? std::string("no language tags") : absl::StrCat("language tags of the preset ", tags);
   };
-  return absl::InvalidArgumentError(
-      absl::StrCat(name, " has ", describe(given), ", and the model was trained with ", describe(model.tags)));
+  return InvalidArgumentError(name, " has ", describe(given), ", and the model was trained with ",
+                              describe(model.tags));
 }
 
 }  // namespace hadal

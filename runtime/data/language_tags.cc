@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "runtime/check.h"
+#include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
@@ -37,13 +38,12 @@ absl::StatusOr<Direction> ParseDirection(std::string_view text) {
   if (IsCode(source) && IsCode(target) && source != target) return Direction{std::string(source), std::string(target)};
   const std::string shown(text.substr(0, 2 * kLongestCode));
   if (IsCode(source) && source == target) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", shown, "\" has one language; give the sides different names, as \"en-en_simple\""));
+    return InvalidArgumentError("\"", shown,
+                                "\" has one language; give the sides different names, as \"en-en_simple\"");
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("\"", shown,
-                   "\" is no direction; give two languages as \"en-de\" or \"eng_Latn-deu_Latn\": letters, digits and "
-                   "\"_\""));
+  return InvalidArgumentError(
+      "\"", shown,
+      "\" is no direction; give two languages as \"en-de\" or \"eng_Latn-deu_Latn\": letters, digits and \"_\"");
 }
 
 std::string LanguageTag(std::string_view language) { return absl::StrCat("__", std::string(language), "__"); }
@@ -66,7 +66,7 @@ std::string DecoderTag(LanguageTags tags, const Direction& direction) {
 absl::StatusOr<Vocabulary> AddLanguageTags(const Vocabulary& vocabulary, const std::vector<std::string>& languages,
                                            int32_t reserved) {
   if (vocabulary.kind() != VocabularyKind::kSentencePiece) {
-    return absl::InvalidArgumentError(
+    return InvalidArgumentError(
         "language tags need a SentencePiece vocabulary: a dictionary's tokens are words of the text");
   }
   std::string contents = vocabulary.contents();
@@ -90,9 +90,9 @@ absl::StatusOr<Vocabulary> AddLanguageTags(const Vocabulary& vocabulary, const s
       contents += ControlPiece(tag);
     } else if (const std::vector<int32_t> ids = vocabulary.Encode(tag);
                std::find(ids.begin(), ids.end(), vocabulary.Id(tag)) != ids.end()) {
-      return absl::InvalidArgumentError(absl::StrCat("in the vocabulary ", tag,
-                                                     " is a piece of text, so that text could become a language tag; "
-                                                     "give one in which it is a control symbol, or none of it"));
+      return InvalidArgumentError("in the vocabulary ", tag,
+                                  " is a piece of text, so that text could become a language tag; give one in which it "
+                                  "is a control symbol, or none of it");
     }
   }
   for (auto have = static_cast<int32_t>(free.size()); have < reserved; ++have) {

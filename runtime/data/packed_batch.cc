@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/data/corpus.h"
+#include "runtime/status_macros.h"
 
 namespace hadal {
 namespace {
@@ -103,11 +104,11 @@ absl::StatusOr<std::vector<PackedBatch>> PackSentences(std::span<const SampleVie
   for (size_t i = 0; i < samples.size(); ++i) {
     const BatchRows rows = RowsOf(samples[i]);
     if (!FitsAlone(rows, capacity)) {
-      return absl::InvalidArgumentError(absl::StrCat("sentence ", i + 1, " takes ", rows.source, " source and ",
-                                                     rows.target, " target rows (</s> counted), a micro-batch holds ",
-                                                     std::min(capacity.source_rows, capacity.sentence_rows), " and ",
-                                                     std::min(capacity.target_rows, capacity.sentence_rows),
-                                                     "; shorten it, or ", RemedyFor(rows, capacity)));
+      return InvalidArgumentError("sentence ", i + 1, " takes ", rows.source, " source and ", rows.target,
+                                  " target rows (</s> counted), a micro-batch holds ",
+                                  std::min(capacity.source_rows, capacity.sentence_rows), " and ",
+                                  std::min(capacity.target_rows, capacity.sentence_rows), "; shorten it, or ",
+                                  RemedyFor(rows, capacity));
     }
     if (batches.empty() || !Fits(used + rows, capacity)) {
       ClearBatch(batches.emplace_back());

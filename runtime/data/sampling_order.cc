@@ -27,17 +27,16 @@ std::string OfSentence(const BatchCapacity& capacity) {
 }
 
 absl::Status NothingFits(const Corpus& corpus, const BatchCapacity& capacity) {
-  if (corpus.size() == 0)
-    return absl::InvalidArgumentError("the corpus has no samples; prepare it again with some text");
+  if (corpus.size() == 0) return InvalidArgumentError("the corpus has no samples; prepare it again with some text");
   BatchRows shortest = RowsOf(corpus.sample(0));
   for (int64_t i = 1; i < corpus.size(); ++i) {
     const BatchRows rows = RowsOf(corpus.sample(i));
     if (rows.source + rows.target < shortest.source + shortest.target) shortest = rows;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("none of the corpus's ", corpus.size(), " samples fits a micro-batch of ", capacity.source_rows,
-                   " source and ", capacity.target_rows, " target rows", OfSentence(capacity), "; the shortest takes ",
-                   shortest.source, " and ", shortest.target, " (</s> counted): ", RemedyFor(shortest, capacity)));
+  return InvalidArgumentError("none of the corpus's ", corpus.size(), " samples fits a micro-batch of ",
+                              capacity.source_rows, " source and ", capacity.target_rows, " target rows",
+                              OfSentence(capacity), "; the shortest takes ", shortest.source, " and ", shortest.target,
+                              " (</s> counted): ", RemedyFor(shortest, capacity));
 }
 
 // The 64-bit draws of one shuffle, the `number`th of those called `name`; each Philox block has two.
@@ -105,11 +104,10 @@ bool AreIds(std::span<const int32_t> tokens, int32_t vocabulary_size) {
 
 absl::Status CorpusChanged(const Corpus& corpus, int64_t sample) {
   HADAL_RETURN_IF_ERROR(corpus.CheckUnchanged());  // names the file
-  return absl::DataLossError(
-      absl::StrCat(corpus.PathOf(sample),
-                   ", or another file of the corpus: samples have changed while they were in use (other "
-                   "lengths, or ids outside the vocabulary); restore it from a copy, or run hadal prepare "
-                   "again, and resume"));
+  return DataLossError(corpus.PathOf(sample),
+                       ", or another file of the corpus: samples have changed while they were in use (other "
+                       "lengths, or ids outside the vocabulary); restore it from a copy, or run hadal prepare "
+                       "again, and resume");
 }
 
 bool AreIdsOf(const CorpusManifest& manifest, std::span<const int32_t> source, std::span<const int32_t> target) {
@@ -119,16 +117,15 @@ bool AreIdsOf(const CorpusManifest& manifest, std::span<const int32_t> source, s
 
 absl::StatusOr<SamplingOrder> SamplingOrder::Create(const Corpus& corpus, const SamplingOptions& options) {
   if (options.micro_batches_per_step < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a step of ", options.micro_batches_per_step, " micro-batches; at least 1 is needed"));
+    return InvalidArgumentError("a step of ", options.micro_batches_per_step, " micro-batches; at least 1 is needed");
   }
   for (const double temperature : options.temperatures) {
     if (!(temperature >= 1e-3) || !std::isfinite(temperature)) {
-      return absl::InvalidArgumentError(absl::StrCat("a sampling temperature of ", temperature, "; give 1e-3 or more"));
+      return InvalidArgumentError("a sampling temperature of ", temperature, "; give 1e-3 or more");
     }
   }
   if (options.spec_augment.active() && corpus.manifest().frame_width == 0) {
-    return absl::InvalidArgumentError("data.spec_augment masks the features of speech, and the corpus is text");
+    return InvalidArgumentError("data.spec_augment masks the features of speech, and the corpus is text");
   }
   SamplingOrder order(corpus, options);
   HADAL_RETURN_IF_ERROR(order.Survey());
@@ -258,8 +255,8 @@ absl::Status SamplingOrder::CheckPlace(const DataPlace& place) {
             in_range(text.read, std::ssize(FittingOf(text.shuffling.capacity)[c]));
   }
   if (right && samples > 0 && quotas == samples && in_range(place.read, samples)) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat("the place in the training data (epoch ", place.epoch, ", sample ",
-                                          place.read, ") is none in this corpus of ", corpus_->size(), " samples"));
+  return DataLossError("the place in the training data (epoch ", place.epoch, ", sample ", place.read,
+                       ") is none in this corpus of ", corpus_->size(), " samples");
 }
 
 absl::Status SamplingOrder::Continue(const DataPlace& place) {

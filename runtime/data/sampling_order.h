@@ -23,7 +23,7 @@
 // Cost: the next step costs only the copying. Entering an epoch costs a shuffle of each pass that it touches and one
 // look at the lengths. Memory: 8 bytes per sample, and 24 bytes per micro-batch of an epoch.
 // Thread safety: none; use one object per thread (equal objects return equal batches). The corpus must outlive the
-// object. A corpus that somebody changes meanwhile is an error, never a batch (corpus.h says which changes are found).
+// object. A corpus that changes meanwhile is an error, never a batch (corpus.h says which changes are found).
 #pragma once
 
 #include <cstdint>
@@ -158,7 +158,7 @@ struct ValidationSamples {
 };
 
 // Returns the first `max_sentences` samples that fit (0: all) of each of the manifest's corpora, in the corpus's order.
-// Errors: InvalidArgument if no sample fits; DataLoss with the corpus's file if somebody has changed it.
+// Errors: InvalidArgument if no sample fits; DataLoss with the corpus's file if it has changed.
 absl::StatusOr<ValidationSamples> ChooseValidationSamples(const Corpus& corpus, const BatchCapacity& capacity,
                                                           int64_t max_sentences);
 

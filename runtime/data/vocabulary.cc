@@ -146,8 +146,8 @@ absl::StatusOr<Vocabulary> Vocabulary::Load(const std::string& path) {
 
 absl::StatusOr<Vocabulary> Vocabulary::Parse(std::string contents, const std::string& name) {
   if (contents.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        name, " is empty; a vocabulary is a SentencePiece model or a dictionary with one 'token count' per line"));
+    return InvalidArgumentError(
+        name, " is empty; a vocabulary is a SentencePiece model or a dictionary with one 'token count' per line");
   }
   const auto parse = contents[0] == kModelFirstByte ? ParseSentencePiece
                      : contents[0] == '{'           ? ParseTokenizer
@@ -252,22 +252,20 @@ absl::Status AddLine(std::string line, TokenTable& table) {
   if (overwrite) line.resize(line.size() - kOverwrite.size());
   const size_t space = line.rfind(' ');
   if (space == std::string::npos || space == 0) {
-    return absl::InvalidArgumentError("expected 'token count' with one space between them");
+    return InvalidArgumentError("expected 'token count' with one space between them");
   }
   const std::string token = line.substr(0, space);
   const std::string count = line.substr(space + 1);
   int64_t number = 0;
-  if (!absl::SimpleAtoi(count, &number)) {
-    return absl::InvalidArgumentError(absl::StrCat("the count '", count, "' is not a number"));
-  }
+  if (!absl::SimpleAtoi(count, &number)) return InvalidArgumentError("the count '", count, "' is not a number");
   if (std::ranges::any_of(token, absl::ascii_isspace)) {
-    return absl::InvalidArgumentError(absl::StrCat("the token '", token, "' has a space inside"));
+    return InvalidArgumentError("the token '", token, "' has a space inside");
   }
   if (!table.Add(token, overwrite) && !overwrite) {
     const int32_t id = table.Id(token);
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgumentError(
         "the token '", token, "' already has the id ", id,
-        TokenTable::IsSpecial(id) ? ", as in every dictionary; remove this line" : "; remove one of the two"));
+        TokenTable::IsSpecial(id) ? ", as in every dictionary; remove this line" : "; remove one of the two");
   }
   return absl::OkStatus();
 }
@@ -309,17 +307,17 @@ absl::StatusOr<std::unique_ptr<const VocabularyModel>> ParseDictionary(std::stri
     absl::StripTrailingAsciiWhitespace(&line);
     if (const absl::Status status = AddLine(line, table); !status.ok()) {
       if (const std::string kind = KindOfOther(contents, line); !kind.empty()) {
-        return absl::InvalidArgumentError(absl::StrCat(name, " ", kind));
+        return InvalidArgumentError(name, " ", kind);
       }
-      return absl::InvalidArgumentError(
-          absl::StrCat(name, ", line ", number, ": ", status.message(),
-                       " (this is neither a SentencePiece model nor a fairseq dictionary, or a damaged one)"));
+      return InvalidArgumentError(
+          name, ", line ", number, ": ", status.message(),
+          " (this is neither a SentencePiece model nor a fairseq dictionary, or a damaged one)");
     }
   }
   if (IsYaml(table)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, " has 'token: id' lines, as a YAML vocabulary; write 'token count' lines instead, in the ",
-                     "order of the ids, without the special tokens"));
+    return InvalidArgumentError(
+        name, " has 'token: id' lines, as a YAML vocabulary; write 'token count' lines instead, in the ",
+        "order of the ids, without the special tokens");
   }
   const PieceJoining joining = JoiningOf(table);
   return std::make_unique<const DictionaryModel>(std::move(table), std::move(contents), joining);
@@ -374,8 +372,8 @@ absl::StatusOr<std::unique_ptr<const VocabularyModel>> ParseSentencePiece(std::s
   std::string error;
   std::unique_ptr<const PieceModel> pieces = PieceModel::Parse(contents, error);
   if (pieces == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, " is not a SentencePiece model, or a damaged one (", error, "); copy or train it again"));
+    return InvalidArgumentError(name, " is not a SentencePiece model, or a damaged one (", error,
+                                "); copy or train it again");
   }
   TokenTable table;
   Numbering numbering = {.id_of_piece = std::vector<int32_t>(static_cast<size_t>(pieces->size()), kUnknownToken),

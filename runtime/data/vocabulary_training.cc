@@ -39,14 +39,12 @@ absl::Status TrainingError(const std::string& message, int32_t size) {
   constexpr std::string_view kVersus = " vs ";
   const size_t place = message.find(kTooSmall);
   const size_t number = place == std::string::npos ? place : message.find(kVersus, place);
-  if (number == std::string::npos) {
-    return absl::InvalidArgumentError(absl::StrCat("training the vocabulary failed: ", message));
-  }
+  if (number == std::string::npos) return InvalidArgumentError("training the vocabulary failed: ", message);
   const size_t begin = number + kVersus.size();
   const std::string smallest = message.substr(begin, message.find('.', begin) - begin);
-  return absl::InvalidArgumentError(absl::StrCat(
-      "a vocabulary of ", size, " ids is too small: the text's characters and the special tokens alone need ", smallest,
-      "; use a larger size, or lower the character coverage"));
+  return InvalidArgumentError("a vocabulary of ", size,
+                              " ids is too small: the text's characters and the special tokens alone need ", smallest,
+                              "; use a larger size, or lower the character coverage");
 }
 
 // An upper bound of the ids that BPE can make of the text: each piece beyond the characters is part of a word, and a
@@ -73,9 +71,9 @@ absl::Status CheckSizeForText(const VocabularyTraining& options, const std::vect
   if (options.algorithm != PieceAlgorithm::kBpe || bytes < kLargeBytes) return absl::OkStatus();
   const int64_t most = kMargin * MostBpeIds(sentences);
   if (options.size <= most) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "a vocabulary of ", options.size, " ids is too large for this text: its ", "distinct words give fewer than ",
-      most, "; use a smaller size (8000 suits most texts), or more text"));
+  return InvalidArgumentError("a vocabulary of ", options.size, " ids is too large for this text: its ",
+                              "distinct words give fewer than ", most,
+                              "; use a smaller size (8000 suits most texts), or more text");
 }
 
 absl::StatusOr<Vocabulary> CountWords(const VocabularyTraining& options, const std::vector<std::string>& sentences) {
@@ -91,8 +89,7 @@ absl::StatusOr<Vocabulary> CountWords(const VocabularyTraining& options, const s
   });
   if (options.size > 0) words.resize(std::min<size_t>(words.size(), options.size - kSpecialTokens));
   if (words.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("no word occurs ", options.least_count, " times; lower the least count"));
+    return InvalidArgumentError("no word occurs ", options.least_count, " times; lower the least count");
   }
   std::string contents;
   for (const auto& [word, count] : words) absl::StrAppend(&contents, word, " ", count, "\n");
@@ -106,16 +103,16 @@ absl::StatusOr<Vocabulary> CountWords(const VocabularyTraining& options, const s
 absl::Status CheckVocabularyTraining(const VocabularyTraining& options) {
   if (options.algorithm == PieceAlgorithm::kWord && options.size == 0) return absl::OkStatus();
   if (options.size <= kSpecialTokens) {
-    return absl::InvalidArgumentError(absl::StrCat("a vocabulary of ", options.size, " ids has no room beside the ",
-                                                   kSpecialTokens, " special ones; use at least a few hundred"));
+    return InvalidArgumentError("a vocabulary of ", options.size, " ids has no room beside the ", kSpecialTokens,
+                                " special ones; use at least a few hundred");
   }
   if (!(options.character_coverage > 0 && options.character_coverage <= 1)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("character coverage ", options.character_coverage, " is outside (0, 1]; 1 keeps every character"));
+    return InvalidArgumentError("character coverage ", options.character_coverage,
+                                " is outside (0, 1]; 1 keeps every character");
   }
   if (std::ranges::find(kNormalizations, options.normalization) == kNormalizations.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("unknown normalization '", options.normalization, "'; one of ",
-                                                   absl::StrJoin(kNormalizations, ", ")));
+    return InvalidArgumentError("unknown normalization '", options.normalization, "'; one of ",
+                                absl::StrJoin(kNormalizations, ", "));
   }
   return absl::OkStatus();
 }
@@ -125,7 +122,7 @@ absl::StatusOr<Vocabulary> TrainVocabulary(const VocabularyTraining& options,
   HADAL_RETURN_IF_ERROR(CheckVocabularyTraining(options));
   const bool has_text = std::ranges::any_of(
       sentences, [](const std::string& line) { return line.find_first_not_of(" \t\r\n") != std::string::npos; });
-  if (!has_text) return absl::InvalidArgumentError("there is no text to train a vocabulary on");
+  if (!has_text) return InvalidArgumentError("there is no text to train a vocabulary on");
   if (options.algorithm == PieceAlgorithm::kWord) return CountWords(options, sentences);
   HADAL_RETURN_IF_ERROR(CheckSizeForText(options, sentences));
 
@@ -137,9 +134,8 @@ absl::StatusOr<Vocabulary> TrainVocabulary(const VocabularyTraining& options,
 
   HADAL_ASSIGN_OR_RETURN(Vocabulary vocabulary, Vocabulary::Parse(std::move(contents), "the trained vocabulary"));
   if (vocabulary.size() < options.size) {
-    return absl::InvalidArgumentError(absl::StrCat("this text gives a vocabulary of at most ", vocabulary.size(),
-                                                   " ids, ", options.size, " were requested; use at most ",
-                                                   vocabulary.size(), ", or more text"));
+    return InvalidArgumentError("this text gives a vocabulary of at most ", vocabulary.size(), " ids, ", options.size,
+                                " were requested; use at most ", vocabulary.size(), ", or more text");
   }
   return vocabulary;
 }

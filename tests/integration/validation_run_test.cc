@@ -150,7 +150,7 @@ TEST_F(ValidationRun, TheBestIsOfThePresentSet) {
   EXPECT_EQ(resumed.progress.validations_without_improvement, 1);
   EXPECT_EQ(*ReadCheckpointPointer(directory_.path(), CheckpointPointer::kBest), 4);
   EXPECT_THAT(sink_.notices, ElementsAre(HasSubstr("the validation set is another one (60 samples"),
-                                         HasSubstr("best and patience begin anew")));
+                                         HasSubstr("best and patience are reset")));
   // The same set of sentences, whatever file or limit it comes from, goes on.
   sink_.notices.clear();
   options_.validation.max_sentences = 60;

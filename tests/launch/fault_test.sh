@@ -91,7 +91,7 @@ expect 0 "${train[@]}" --set stop.steps=80 --set checkpoint.keep_last=0 --run-di
 endless; job "$hadal" supervise --tries 1 -- "${mpi[@]}" 2 "${train[@]}" --set checkpoint.keep_last=0 --resume back/checkpoints/step_00000040 --run-dir back
 set_aside() { [ "$(find back/checkpoints -name '*.abandoned.*' | wc -l)" -eq 2 ]; }
 until_ set_aside; until_ test -e back/checkpoints/step_00000080; end_soon back; clock; kill -KILL "$(rank back 1)"; restarted
-finish 0; says "has done --resume back/checkpoints/step_00000040: going on from the newest checkpoint"; identical back
+finish 0; says "has done --resume back/checkpoints/step_00000040: continuing from the newest checkpoint"; identical back
 set_aside || fail "a restart went back once more"
 row "SIGKILL of a rank after --resume CHECKPOINT, supervised" "the restart continues from the newest checkpoint, same bits" "$restart"
 

@@ -125,7 +125,7 @@ echo "a job that Slurm starts again goes on, and does not start over once more"
 abandoned() { find again/checkpoints -name '*.abandoned.*' | wc -l; }
 expect 0 env SLURM_JOB_ID=7 "${base[@]}" --set stop.steps=5 --resume never --run-dir again; before=$(abandoned)
 expect 0 env SLURM_JOB_ID=7 SLURM_RESTART_COUNT=1 "${base[@]}" --resume never --run-dir again
-says "an earlier attempt of this job has done --resume never: going on from the newest checkpoint"
+says "an earlier attempt of this job has done --resume never: continuing from the newest checkpoint"
 identical unbroken/$last again/$last
 [ "$(abandoned)" -eq "$before" ] || fail "the later start set checkpoints aside"
 
@@ -202,7 +202,7 @@ expect 0 "${best[@]}" --set stop.steps=6
 [ "$(ls -d best/checkpoints/step_* | wc -l)" -eq 3 ] || fail "not the three best"
 expect 0 "$hadal" checkpoint ls best; says "best 2"; says "best 3"
 expect 0 "${best[@]}" --set stop.steps=7 --set 'validation.metric="chrf"' --set validation.bleu_sentences=4
-says "the best checkpoint is chosen by chrf of 4 sentences.*, before by nll"; says "best and patience begin anew"
+says "the best checkpoint is chosen by chrf of 4 sentences.*, before by nll"; says "best and patience are reset"
 expect 0 "$hadal" checkpoint ls best; says "best (chrf "
 
 echo "another text in the same place, with the same vocabulary: the place in the data means nothing there"
@@ -212,7 +212,7 @@ expect 0 "${placed[@]}" --set stop.steps=3
 expect 0 "$hadal" prepare --train text/train.de text/train.en --valid text/valid.de text/valid.en --vocab data/vocabulary.model --out place --overwrite
 expect 2 "${placed[@]}" --set stop.steps=5; says "was trained on another corpus (.*) than data.train = \"place/train\""; says "--reset data"
 expect 0 "${placed[@]}" --set stop.steps=5 --reset data --reset best; says "the training data are read from their beginning"
-says "the validation set is another one"; says "best and patience begin anew"
+says "the validation set is another one"; says "best and patience are reset"
 expect 0 "${placed[@]}" --set stop.steps=6 --reset data; says "the training data are read from their beginning"
 lacks "another corpus"
 expect 0 "${placed[@]}" --set stop.steps=7; lacks "from their beginning"

@@ -1,5 +1,4 @@
 
-#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -168,7 +167,7 @@ TEST(JsonFields, CountsWhatNobodyAskedFor) {
     });
   };
   EXPECT_THAT(of_inner(true), IsEmpty());
-  EXPECT_EQ(of_inner(false), "files[2].inner has fields that this version does not know");
+  EXPECT_EQ(of_inner(false), "files[2].inner has fields that this version cannot read");
 }
 
 TEST(JsonFields, AnObjectIsOne) {

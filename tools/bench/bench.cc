@@ -97,8 +97,7 @@ absl::Status ReadConfig(ProfileArguments& arguments) {
 absl::StatusOr<Corpus> OpenCorpus(ProfileArguments& arguments, int rank) {
   TrainOptions& train = arguments.options.train;
   if (train.train_data.empty()) {
-    return absl::InvalidArgumentError(
-        "data.train is not set; a profile measures the micro-batches of a prepared corpus");
+    return InvalidArgumentError("data.train is not set; a profile measures the micro-batches of a prepared corpus");
   }
   if (!arguments.out.empty() && rank == 0) HADAL_RETURN_IF_ERROR(CheckProfileOutput(arguments));
   HADAL_ASSIGN_OR_RETURN(Corpus corpus, Corpus::Open(train.train_data));
@@ -163,7 +162,7 @@ struct KernelArguments {
 
 absl::Status KernelsInWorld(KernelArguments arguments, World& world) {
   if (world.size() > 1) {
-    return absl::InvalidArgumentError("bench kernels measures one device; start it without mpirun or srun");
+    return InvalidArgumentError("bench kernels measures one device; start it without mpirun or srun");
   }
   arguments.options.shapes.large_bytes = arguments.large_mib << 20;
   Collectives collectives(world.communicator(), absl::Minutes(10));

@@ -199,8 +199,8 @@ absl::StatusOr<KernelSpeeds> MeasureKernels(const BenchKernelsOptions& options, 
   for (KernelCase& product : ProductCases(options.shapes, stream)) cases.push_back(std::move(product));
   std::erase_if(cases, [&](const KernelCase& kernel) { return !absl::StartsWith(kernel.kernel, options.only); });
   if (cases.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("no kernel's name begins with \"", options.only, "\"; run without --only to list all kernels"));
+    return InvalidArgumentError("no kernel's name begins with \"", options.only,
+                                "\"; run without --only to list all kernels");
   }
   std::stable_partition(cases.begin(), cases.end(), [](const KernelCase& kernel) { return kernel.has_goal; });
   KernelSpeeds speeds;

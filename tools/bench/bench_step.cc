@@ -6,7 +6,6 @@
 #include <ostream>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "kernels/cpu/product.h"
 #include "layers/parameter_store.h"
 #include "pipeline/engine/engine.h"
@@ -171,9 +170,8 @@ class StepBench {
         const StepResult result,
         engine_->TrainingStep(batches_, scalars, {.optimizer = {.clip_norm = 1}, .learning_rate = 1e-5}));
     if (!result.applied) {
-      return absl::InvalidArgumentError(absl::StrCat("the loss or a gradient of step ", steps_, " is not finite (loss ",
-                                                     result.gradient.loss.loss,
-                                                     "); use a method that trains at this depth"));
+      return InvalidArgumentError("the loss or a gradient of step ", steps_, " is not finite (loss ",
+                                  result.gradient.loss.loss, "); use a method that trains at this depth");
     }
     return result;
   }
@@ -287,9 +285,8 @@ absl::Status RunBenchStep(const BenchStepOptions& options, Communicator& communi
                           std::ostream& out) {
   HADAL_RETURN_IF_ERROR(AsCommonError(ValidateModelOptions(BenchModel(options))));
   if (options.length > options.tokens) {
-    return AsCommonError(
-        absl::InvalidArgumentError(absl::StrCat("--length ", options.length, " is more than --tokens ", options.tokens,
-                                                ", the tokens of a micro-batch; give at most these")));
+    return AsCommonError(InvalidArgumentError("--length ", options.length, " is more than --tokens ", options.tokens,
+                                              ", the tokens of a micro-batch; give at most these"));
   }
   StepBench bench(options, communicator, stream);
   HADAL_ASSIGN_OR_RETURN(const BenchStepMeasurement measured, bench.Measure());

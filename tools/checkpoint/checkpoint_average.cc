@@ -25,9 +25,9 @@ absl::Status CheckNew(const std::vector<CheckpointReader>& readers) {
   for (size_t i = 0; i + 1 < readers.size(); ++i) {
     const CheckpointManifest& other = readers[i].manifest();
     if (other.attempt != last.attempt || other.progress.step != last.progress.step) continue;
-    return absl::InvalidArgumentError(absl::StrCat(readers[i].directory(), " and ", readers.back().directory(),
-                                                   " are the same checkpoint, of step ", last.progress.step,
-                                                   ", which would count twice; give each checkpoint once"));
+    return InvalidArgumentError(readers[i].directory(), " and ", readers.back().directory(),
+                                " are the same checkpoint, of step ", last.progress.step,
+                                ", which would count twice; give each checkpoint once");
   }
   return absl::OkStatus();
 }
@@ -41,9 +41,8 @@ absl::StatusOr<std::vector<CheckpointReader>> OpenAll(const std::vector<std::str
         CompareParameters(readers.back().manifest().parameters, readers.front().manifest().parameters);
     if (!same.ok()) return absl::Status(same.code(), absl::StrCat(input, ": ", same.message()));
     if (readers.back().manifest().attachments != readers.front().manifest().attachments) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(input, ": its vocabulary differs from that of ", inputs.front(),
-                       ", so the same ids mean other pieces; average checkpoints of one run"));
+      return FailedPreconditionError(input, ": its vocabulary differs from that of ", inputs.front(),
+                                     ", so the same ids mean other pieces; average checkpoints of one run");
     }
     const InputKind &inputs = readers.back().manifest().inputs, &first = readers.front().manifest().inputs;
     HADAL_RETURN_IF_ERROR(CheckTags(first, inputs.tags, input));
@@ -119,7 +118,7 @@ absl::StatusOr<std::vector<std::string>> SelectCheckpoints(const std::string& ru
   }
   const auto wanted = static_cast<size_t>(std::max(selection.last, selection.best));
   if (candidates.size() < wanted) {
-    return absl::FailedPreconditionError(absl::StrFormat(
+    return FailedPreconditionError(absl::StrFormat(
         "%s has %d readable checkpoints%s, %d are needed; select fewer, or keep more (checkpoint.keep_last, keep_best)",
         run_directory, candidates.size(), selection.best > 0 ? " with a validation score" : "", wanted));
   }

@@ -4,10 +4,10 @@
 #include <iostream>
 #include <memory>
 
-#include "absl/strings/str_cat.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
 #include "runtime/files.h"
 #include "runtime/run_directory.h"
+#include "runtime/status_macros.h"
 #include "runtime/text.h"
 #include "tools/commands.h"
 #include "tools/tool_exit_code.h"
@@ -43,12 +43,11 @@ absl::Status Average(const std::vector<std::string>& inputs, const CheckpointSel
                      const std::string& directory, std::ostream& out) {
   const bool of_a_run = selection.last > 0 || selection.best > 0;
   if (of_a_run && inputs.size() != 1) {
-    return absl::InvalidArgumentError(
-        "--last and --best need one run directory; to average listed checkpoints, omit them");
+    return InvalidArgumentError("--last and --best need one run directory; to average listed checkpoints, omit them");
   }
   if (!of_a_run && PathExists(CheckpointsDirectory(inputs.front()))) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        inputs.front(), " is a run directory; average its newest with --last N, or its best with --best N"));
+    return InvalidArgumentError(inputs.front(),
+                                " is a run directory; average its newest with --last N, or its best with --best N");
   }
   if (!of_a_run) return AdviseAnotherCheckpoint(AverageCheckpoints(inputs, directory, out));
   for (int tries = 1;; ++tries) {

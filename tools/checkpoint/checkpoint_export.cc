@@ -100,7 +100,7 @@ absl::Status ExportInFormat(const CheckpointExportOptions& options) {
 absl::Status ExportCheckpoint(const CheckpointExportOptions& options, std::ostream& out) {
   if (!options.format.empty()) return ExportInFormat(options);
   if (!absl::EndsWith(options.out, kSafetensorsEnding)) {
-    return absl::InvalidArgumentError(absl::StrCat("--out ", options.out, " must end in ", kSafetensorsEnding));
+    return InvalidArgumentError("--out ", options.out, " must end in ", kSafetensorsEnding);
   }
   HADAL_ASSIGN_OR_RETURN(CheckpointReader reader, OpenBestCheckpoint(options.checkpoint));
   const std::string folder = DirectoryName(options.out);
@@ -109,23 +109,22 @@ absl::Status ExportCheckpoint(const CheckpointExportOptions& options, std::ostre
   for (const AttachedFile& file : reader.manifest().attachments) {
     if (absl::StartsWith(file.name, ".") ||
         !(absl::EndsWith(file.name, ".model") || absl::EndsWith(file.name, ".txt") || file.name == "tokenizer.json")) {
-      return absl::DataLossError(absl::StrCat(reader.directory(), " carries ", file.name, ", which is no vocabulary"));
+      return DataLossError(reader.directory(), " carries ", file.name, ", which is no vocabulary");
     }
     HADAL_ASSIGN_OR_RETURN(std::string contents, reader.ReadAttachment(file.name));
     const std::string path = JoinPath(folder, file.name);
     if (!PathExists(path)) {
       texts.emplace_back(path, std::move(contents));
     } else if (const auto present = ReadFile(path, std::ssize(contents)); !present.ok() || *present != contents) {
-      return absl::AlreadyExistsError(absl::StrCat(
-          path, " is not this model's vocabulary, and may be another export's; remove it, or choose another folder"));
+      return AlreadyExistsError(
+          path, " is not this model's vocabulary, and may be another export's; remove it, or choose another folder");
     }
   }
   HADAL_ASSIGN_OR_RETURN(const StagedOutput staged, StagedOutput::Begin(options.out));
   for (const std::string& path : {options.out, settings}) {
     HADAL_RETURN_IF_ERROR(CheckOutput(path, {.inputs = {}, .is_own = [](std::string_view) { return true; }}));
     if (!options.force && PathExists(path)) {
-      return absl::AlreadyExistsError(
-          absl::StrCat(path, " already exists; remove it, choose another --out, or use --force"));
+      return AlreadyExistsError(path, " already exists; remove it, choose another --out, or use --force");
     }
   }
   const std::string tensors = BaseName(options.out);

@@ -44,7 +44,7 @@ absl::StatusOr<WeightsCheckpoint> ReadSettings(const std::string& source) {
   fields.Read("config", manifest.config_text);
   const nlohmann::json& names = fields.List("vocabularies");
   if (status.ok() && !fields.Has("model")) fields.Fail("model", "is missing");
-  if (!status.ok()) return absl::DataLossError(absl::StrCat(path, ": ", status.message()));
+  if (!status.ok()) return DataLossError(path, ": ", status.message());
   HADAL_ASSIGN_OR_RETURN(const ModelOptions options, ParseModelSettings(json["model"].dump()));
   const ModelPlan plan = ModelPlan::Make(options);
   manifest.plan_hash = plan.Hash();
@@ -61,8 +61,7 @@ absl::StatusOr<WeightsCheckpoint> ReadSettings(const std::string& source) {
     const bool of_source = absl::StartsWith(file, absl::StrCat(kSourceVocabulary, "."));
     const int32_t rows = of_source ? options.source_vocabulary : options.target_vocabulary;
     if (vocabulary.size() != rows) {
-      return absl::DataLossError(
-          absl::StrCat(file, " has ", vocabulary.size(), " ids, the model in ", path, " ", rows));
+      return DataLossError(file, " has ", vocabulary.size(), " ids, the model in ", path, " ", rows);
     }
     checkpoint.attachments.push_back({.name = file, .contents = std::move(contents)});
   }
@@ -82,12 +81,12 @@ absl::StatusOr<std::vector<FirstElement>> FindParameters(const SafetensorsReader
   std::set<std::string> names;
   for (const ExportedTensor& tensor : ExportedTensors(parameters)) {
     const int32_t found = file.Find(tensor.name);
-    if (found < 0) return absl::DataLossError(absl::StrCat(file.path(), " lacks the tensor ", tensor.name));
+    if (found < 0) return DataLossError(file.path(), " lacks the tensor ", tensor.name);
     const SafetensorsTensor& stored = file.tensors()[found];
     if (stored.type != SafetensorsType::kF32 || stored.shape != tensor.shape) {
-      return absl::DataLossError(absl::StrCat(file.path(), ": ", tensor.name, " is ", SafetensorsTypeName(stored.type),
-                                              " [", absl::StrJoin(stored.shape, ", "), "], its settings give F32 [",
-                                              absl::StrJoin(tensor.shape, ", "), "]"));
+      return DataLossError(file.path(), ": ", tensor.name, " is ", SafetensorsTypeName(stored.type), " [",
+                           absl::StrJoin(stored.shape, ", "), "], its settings give F32 [",
+                           absl::StrJoin(tensor.shape, ", "), "]");
     }
     for (size_t row = 0; row < tensor.parameters.size(); ++row) {
       first_elements[tensor.parameters[row]] = {.tensor = found,
@@ -97,8 +96,7 @@ absl::StatusOr<std::vector<FirstElement>> FindParameters(const SafetensorsReader
   }
   for (const SafetensorsTensor& stored : file.tensors()) {
     if (names.contains(stored.name)) continue;
-    return absl::DataLossError(
-        absl::StrCat(file.path(), " has the tensor ", stored.name, ", which the model of its settings lacks"));
+    return DataLossError(file.path(), " has the tensor ", stored.name, ", which the model of its settings lacks");
   }
   return first_elements;
 }
@@ -124,7 +122,7 @@ absl::Status ImportPlain(const std::string& source, const StagedOutput& staged, 
 }  // namespace
 
 absl::Status ImportCheckpoint(const CheckpointImportOptions& options, std::ostream& out) {
-  if (!PathExists(options.source)) return absl::NotFoundError(absl::StrCat(options.source, " does not exist"));
+  if (!PathExists(options.source)) return NotFoundError(options.source, " does not exist");
   HADAL_ASSIGN_OR_RETURN(const StagedOutput staged, StageNewFolder(options.out));
   if (absl::EndsWith(options.source, kSafetensorsEnding)) {
     HADAL_RETURN_IF_ERROR(ImportPlain(options.source, staged, options.out, options.allow_nonfinite));
@@ -138,7 +136,7 @@ absl::Status ImportCheckpoint(const CheckpointImportOptions& options, std::ostre
     HADAL_RETURN_IF_ERROR(RunHadalTorch(arguments));
     absl::Status imported = ImportPlain(plain, staged, options.out, options.allow_nonfinite);
     if (absl::IsDataLoss(imported)) {  // not damage: settings that hadal does not support
-      imported = absl::InvalidArgumentError(absl::StrCat(options.source, ": ", imported.message()));
+      imported = InvalidArgumentError(options.source, ": ", imported.message());
     }
     HADAL_RETURN_IF_ERROR(WithPath(imported, staged.Path(""), ""));
   }

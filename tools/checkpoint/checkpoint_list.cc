@@ -160,9 +160,7 @@ absl::Status VerifyCheckpoints(const std::string& run_or_directory, std::ostream
   HADAL_ASSIGN_OR_RETURN(const std::string run, RunOf(run_or_directory));
   if (run.empty()) return VerifyOne(run_or_directory, out);
   HADAL_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries, ListCheckpoints(run));
-  if (entries.empty()) {
-    return absl::NotFoundError(absl::StrCat("no checkpoints in ", CheckpointsDirectory(run)));
-  }
+  if (entries.empty()) return NotFoundError("no checkpoints in ", CheckpointsDirectory(run));
   int damaged = 0, removed = 0;
   absl::Status unreadable;
   for (const CheckpointEntry& entry : entries) {
@@ -173,7 +171,7 @@ absl::Status VerifyCheckpoints(const std::string& run_or_directory, std::ostream
   }
   if (removed == static_cast<int>(entries.size())) return VerifyCheckpoints(run_or_directory, out);  // its newer ones
   if (damaged == 0) return unreadable;
-  return absl::DataLossError(absl::StrCat(damaged, " of ", entries.size(), " checkpoints are damaged"));
+  return DataLossError(damaged, " of ", entries.size(), " checkpoints are damaged");
 }
 
 }  // namespace hadal

@@ -55,14 +55,13 @@ absl::Status CheckSide(const FoundCheckpoint& checkpoint, const std::string& sid
     }
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat(
+  return InvalidArgumentError(
       directory, " was trained with a different ", shared ? "" : side + " ", "vocabulary than the corpus has (",
       file->name, " there, ", reference.file, " here): its ids would mean other pieces. ",
       ids.ok() ? "It has all tokens of the checkpoint's: --init-from without --deepen keeps their rows. "
                : absl::StrCat("It", absl::StripPrefix(ids.status().message(), "the corpus's vocabulary"), ". "),
-      "Prepare the "
-      "corpus with that vocabulary (`hadal prepare --vocab`, --source-vocab, --target-vocab: ",
-      path, "), or use the corpus that it was trained on, or new weights."));
+      "Prepare the corpus with that vocabulary (`hadal prepare --vocab`, --source-vocab, --target-vocab: ", path,
+      "), or use the corpus that it was trained on, or new weights.");
 }
 
 }  // namespace

@@ -80,19 +80,18 @@ class LayerOutputs : public DepthObserver {
 // Checks that the corpus has the model's kind and vocabularies.
 absl::Status CheckCorpus(const ModelCheckpoint& checkpoint, const Corpus& corpus) {
   if (const int32_t width = checkpoint.plan().options.frame_width; corpus.manifest().frame_width != width) {
-    return absl::InvalidArgumentError(
+    return InvalidArgumentError(
         width > 0 ? absl::StrCat("the model reads speech, frames of ", width, " features; give a corpus of such frames")
                   : "the corpus is speech, and the model reads tokens; give a corpus of text");
   }
   const bool pairs = !corpus.manifest().monolingual();
   if (pairs && !checkpoint.plan().options.translates()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the corpus has pairs of sentences, but the model is ",
-                     checkpoint.plan().options.has_encoder() ? "an encoder alone" : "a language model",
-                     "; give plain text, prepared with `hadal prepare --monolingual`"));
+    return InvalidArgumentError("the corpus has pairs of sentences, but the model is ",
+                                checkpoint.plan().options.has_encoder() ? "an encoder alone" : "a language model",
+                                "; give plain text, prepared with `hadal prepare --monolingual`");
   }
   if (!pairs && checkpoint.plan().options.translates()) {
-    return absl::InvalidArgumentError(
+    return InvalidArgumentError(
         "the corpus is plain text, but the model translates; give a corpus of pairs, such as the one it was trained "
         "on");
   }

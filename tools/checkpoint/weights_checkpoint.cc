@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "pipeline/checkpoint/checkpoint_file.h"
 #include "runtime/files.h"
@@ -51,9 +50,7 @@ absl::Status WriteInto(WeightsCheckpoint& checkpoint, const std::string& directo
 }  // namespace
 
 absl::StatusOr<StagedOutput> StageNewFolder(const std::string& folder) {
-  if (PathExists(folder)) {
-    return absl::AlreadyExistsError(absl::StrCat(folder, " already exists; remove it or choose another --out"));
-  }
+  if (PathExists(folder)) return AlreadyExistsError(folder, " already exists; remove it or choose another --out");
   return StagedOutput::Begin(folder);
 }
 
@@ -63,10 +60,10 @@ absl::Status CheckFinite(const SliceState& state, const std::vector<CheckpointPa
   const float* const end = begin + state.weight.size;
   const float* const found = std::find_if_not(begin, end, [](float x) { return std::isfinite(x); });
   if (found == end) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
+  return InvalidArgumentError(
       origin, ": ", parameters[state.parameter].name, " has ", *found, " at element ",
       state.slice * kSliceElements + (found - begin),
-      "; a model with weights that are not finite computes nothing of use; to study it, give --allow-nonfinite"));
+      "; a model with weights that are not finite computes nothing of use; to study it, give --allow-nonfinite");
 }
 
 absl::Status WriteWeightsCheckpoint(WeightsCheckpoint checkpoint, const StagedOutput& staged,

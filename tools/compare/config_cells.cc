@@ -1,4 +1,4 @@
-// `hadal config cells` answers what the Python of `hadal compare` and `hadal sweep` (pyhadal/grid.py) asks of configs.
+// `hadal config cells` answers what the Python of `hadal compare` and `hadal sweep` (pyhadal/grid.py) needs of configs.
 //
 // A question is a JSON object in one line of standard input, its answer an object in one line:
 //   {"grid": FILE}       the grid (configs/compare.proto) by its fields
@@ -23,7 +23,6 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "configs/compare.pb.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/corpus_manifest.h"
@@ -67,7 +66,7 @@ absl::StatusOr<OrderedJson> ReadGrid(const std::string& file) {
   options.preserve_proto_field_names = true;
   std::string text;
   const auto status = google::protobuf::util::MessageToJsonString(grid, &text, options);
-  if (!status.ok()) return absl::InvalidArgumentError(absl::StrCat(file, ": ", status.ToString()));
+  if (!status.ok()) return InvalidArgumentError(file, ": ", status.ToString());
   return OrderedJson::parse(text);
 }
 

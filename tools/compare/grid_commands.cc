@@ -51,8 +51,8 @@ struct CompareArguments {
   bool accept_changes = false, list = false, report_only = false;
 };
 
-// What a mistake in would be seen only behind hours of training: the text to translate, and that its translation by
-// people has as many lines.
+// Checks before hours of training: that the text to translate can be read, and that its reference translation has as
+// many lines.
 absl::Status CheckTestText(const std::string& source, const std::string& reference) {
   if (source.empty() && reference.empty()) return absl::OkStatus();
   const TextPair text =
@@ -62,7 +62,7 @@ absl::Status CheckTestText(const std::string& source, const std::string& referen
   while (true) {
     HADAL_ASSIGN_OR_RETURN(const bool more, reader.Next(line));
     if (!more) return absl::OkStatus();
-    if (!line.invalid.empty()) return absl::InvalidArgumentError(line.invalid);
+    if (!line.invalid.empty()) return InvalidArgumentError(line.invalid);
   }
 }
 

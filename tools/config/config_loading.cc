@@ -95,18 +95,16 @@ absl::Status ExplainParseError(const std::string& text, const std::string& name,
     if (field == nullptr) {
       const std::string what = message == nullptr ? absl::StrCat(path, " is no group and has no field \"", part, "\"")
                                                   : UnknownFieldText(*message, path, part);
-      return absl::InvalidArgumentError(absl::StrCat(PositionText(name, at.name), what));
+      return InvalidArgumentError(PositionText(name, at.name), what);
     }
     path = FieldPath(path, part);
     message = field->message_type();
   }
   const bool wrong_type = at.in_value || absl::StartsWith(error.message(), "Invalid value for boolean");
   if (field != nullptr && !IsMessage(*field) && wrong_type) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(PositionText(name, at.value), path, ": ", WrongTypeText(*field, at, error.message())));
+    return InvalidArgumentError(PositionText(name, at.value), path, ": ", WrongTypeText(*field, at, error.message()));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(PositionText(name, error.position()), StructureText(field, path, error.message())));
+  return InvalidArgumentError(PositionText(name, error.position()), StructureText(field, path, error.message()));
 }
 
 // Appends an error for each value in `message` that the schema does not allow.
@@ -156,7 +154,7 @@ absl::Status ParseLayer(const std::string& text, const std::string& name, Config
   }
   std::vector<std::string> errors;
   CheckValues(layer, locations, "", name, errors);
-  return errors.empty() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrJoin(errors, "\n"));
+  return errors.empty() ? absl::OkStatus() : InvalidArgumentError(absl::StrJoin(errors, "\n"));
 }
 
 constexpr size_t kMostConfigBytes = size_t{4} << 20;
@@ -164,22 +162,21 @@ constexpr size_t kMostConfigBytes = size_t{4} << 20;
 absl::StatusOr<std::string> ReadText(const std::string& name) {
   std::error_code ignored;
   if (std::filesystem::is_directory(name, ignored)) {
-    return absl::InvalidArgumentError(absl::StrCat(name, ": is a directory; give a file in it"));
+    return InvalidArgumentError(name, ": is a directory; give a file in it");
   }
   // A user may give a pipe as a config. In the place of a file that hadal wrote it would be waited for.
   const absl::Status opened = BaseName(name) == kResolvedConfigName ? OpenFile(name).status() : absl::OkStatus();
-  if (!opened.ok()) return absl::InvalidArgumentError(opened.message());
+  if (!opened.ok()) return InvalidArgumentError(opened.message());
   std::ifstream stream(name, std::ios::binary);
-  if (!stream) return absl::InvalidArgumentError(absl::StrCat(name, ": cannot be read: ", std::strerror(errno)));
+  if (!stream) return InvalidArgumentError(name, ": cannot be read: ", std::strerror(errno));
   std::string text(kMostConfigBytes + 1, '\0');  // of pipes and devices, too
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(stream.gcount()));
   if (text.size() > kMostConfigBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ": has more than ", kMostConfigBytes, " bytes; is it a config, in text form?"));
+    return InvalidArgumentError(name, ": has more than ", kMostConfigBytes, " bytes; is it a config, in text form?");
   }
   if (absl::StartsWith(text, "\xFF\xFE") || absl::StartsWith(text, "\xFE\xFF")) {
-    return absl::InvalidArgumentError(absl::StrCat(name, ": is UTF-16; save it as UTF-8"));
+    return InvalidArgumentError(name, ": is UTF-16; save it as UTF-8");
   }
   if (constexpr absl::string_view kByteOrderMark = "\xEF\xBB\xBF"; absl::StartsWith(text, kByteOrderMark)) {
     text.erase(0, kByteOrderMark.size());
@@ -206,9 +203,7 @@ absl::Status MergeConfigText(const std::string& text, const std::string& name, c
 }
 
 absl::Status ApplyOverride(absl::string_view override_text, config::RunConfig& config) {
-  const auto fail = [&](absl::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat("--set ", override_text, ": ", what));
-  };
+  const auto fail = [&](absl::string_view what) { return InvalidArgumentError("--set ", override_text, ": ", what); };
   const size_t equals = override_text.find('=');
   if (equals == absl::string_view::npos) return fail("expected FIELD=VALUE, such as model.heads=8");
   const absl::string_view path = absl::StripAsciiWhitespace(override_text.substr(0, equals));

@@ -12,6 +12,7 @@
 #include "absl/strings/strip.h"
 #include "google/protobuf/descriptor.pb.h"
 #include "runtime/check.h"
+#include "runtime/status_macros.h"
 #include "tools/config/config_value.h"
 #include "tools/config/nearest_name.h"
 
@@ -158,11 +159,10 @@ absl::StatusOr<std::vector<const FieldDescriptor*>> FindField(absl::string_view 
   std::string parent;
   for (absl::string_view name : absl::StrSplit(path, '.')) {
     if (message == nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(parent, " is ", AllowedText(*fields.back()), " and has no field \"", name, "\""));
+      return InvalidArgumentError(parent, " is ", AllowedText(*fields.back()), " and has no field \"", name, "\"");
     }
     const FieldDescriptor* field = message->FindFieldByName(std::string(name));
-    if (field == nullptr) return absl::InvalidArgumentError(UnknownFieldText(*message, parent, name));
+    if (field == nullptr) return InvalidArgumentError(UnknownFieldText(*message, parent, name));
     fields.push_back(field);
     parent = FieldPath(parent, name);
     message = field->message_type();

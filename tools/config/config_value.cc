@@ -11,6 +11,7 @@
 #include "absl/strings/strip.h"
 #include "google/protobuf/text_format.h"
 #include "runtime/check.h"
+#include "runtime/status_macros.h"
 #include "tools/config/nearest_name.h"
 
 namespace hadal {
@@ -84,8 +85,7 @@ absl::Status WrongValue(absl::string_view path, const std::string& value, const 
   if (const std::string nearest = NearestName(StripQuotes(value), ValuesOf(field)); !nearest.empty()) {
     hint = absl::StrCat("; did you mean \"", nearest, "\"?");
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(path, " = ", value, " is not allowed; it must be ", AllowedText(field), hint));
+  return InvalidArgumentError(path, " = ", value, " is not allowed; it must be ", AllowedText(field), hint);
 }
 
 }  // namespace
@@ -101,7 +101,7 @@ absl::Status SetFromText(absl::string_view path, const FieldDescriptor& field, a
                          ConfigMessage& message) {
   text = absl::StripAsciiWhitespace(text);
   if (!SetTyped(field, text, message)) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": expected ", AllowedText(field), ", got \"", text, "\""));
+    return InvalidArgumentError(path, ": expected ", AllowedText(field), ", got \"", text, "\"");
   }
   return CheckValue(path, message, field);
 }

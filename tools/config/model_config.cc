@@ -1,7 +1,6 @@
 #include "tools/config/model_config.h"
 
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 #include "layers/method_presets.h"
 #include "layers/model_fields.h"
 #include "runtime/check.h"
@@ -72,16 +71,16 @@ absl::Status ReadModel(const config::Model& from, ModelOptions& to) {
   to.label_smoothing = from.label_smoothing();
   to.z_loss = from.z_loss();
   if (from.adaptive_cutoffs_size() > AdaptiveCutoffs::kMost) {
-    return absl::InvalidArgumentError(absl::StrCat("model.adaptive_cutoffs has ", from.adaptive_cutoffs_size(),
-                                                   " entries; at most ", AdaptiveCutoffs::kMost, " are allowed"));
+    return InvalidArgumentError("model.adaptive_cutoffs has ", from.adaptive_cutoffs_size(), " entries; at most ",
+                                AdaptiveCutoffs::kMost, " are allowed");
   }
   for (const int32_t id : from.adaptive_cutoffs()) to.adaptive_cutoffs.ids[to.adaptive_cutoffs.count++] = id;
   to.adaptive_factor = from.adaptive_factor();
   to.adaptive_dropout = from.adaptive_dropout();
   const config::Block& block = from.block();
   if (block.head_width() == 0 && to.d_model % to.heads != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("model.heads = ", to.heads, " is not allowed; it must divide model.d_model = ", to.d_model));
+    return InvalidArgumentError("model.heads = ", to.heads,
+                                " is not allowed; it must divide model.d_model = ", to.d_model);
   }
   ForEachBlockField([&](const char* name, auto member, const auto&... words) {
     to.block.*member = Get(block, FieldNamed(name, block), to.block.*member, words...);
@@ -91,9 +90,9 @@ absl::Status ReadModel(const config::Model& from, ModelOptions& to) {
   ApplyResidualMethod(method, to);
   if (residual.torchscale_compat()) {
     if (method != ResidualMethod::kDeepNorm) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("model.residual.torchscale_compat = true is not allowed with model.residual.method = \"",
-                       residual.method(), "\"; it applies only to \"deepnorm\""));
+      return InvalidArgumentError(
+          "model.residual.torchscale_compat = true is not allowed with model.residual.method = \"", residual.method(),
+          "\"; it applies only to \"deepnorm\"");
     }
     ApplyTorchscaleBeta(to);
   }

@@ -74,12 +74,11 @@ absl::Status ReadPipeline(const config::Pipeline& from, const ModelOptions& mode
   to.threads = from.threads();
   to.graphs = FromWord(kGraphModes, from.graphs());
   if (to.chunks > 1 && (to.schedule == ScheduleKind::kGpipe || !RunsSeveralChunks(to.schedule))) {
-    return absl::InvalidArgumentError(absl::StrCat("pipeline.chunks = ", to.chunks,
-                                                   " is not allowed with pipeline.schedule = \"", from.schedule(),
-                                                   "\"; set chunks to 1 or schedule to \"interleaved_1f1b\""));
+    return InvalidArgumentError("pipeline.chunks = ", to.chunks, " is not allowed with pipeline.schedule = \"",
+                                from.schedule(), "\"; set chunks to 1 or schedule to \"interleaved_1f1b\"");
   }
   if (to.recompute_auto && to.memory_limit_bytes == 0) {
-    return absl::InvalidArgumentError(
+    return InvalidArgumentError(
         "pipeline.recompute_auto = true needs pipeline.memory_limit_bytes, the limit for a rank's buffers");
   }
   const int64_t embeddings_and_head = model.translates() ? 3 : 2;
@@ -87,15 +86,14 @@ absl::Status ReadPipeline(const config::Pipeline& from, const ModelOptions& mode
   for (size_t i = 0; i < to.split.size(); ++i) {
     const int32_t lower = i == 0 ? 0 : to.split[i - 1];
     if (to.split[i] <= lower || to.split[i] >= sublayers) {
-      return absl::InvalidArgumentError(absl::StrCat("pipeline.split: entry ", i + 1, " = ", to.split[i],
-                                                     " is not allowed; entries must ascend and lie in [1, ",
-                                                     sublayers - 1, "]"));
+      return InvalidArgumentError("pipeline.split: entry ", i + 1, " = ", to.split[i],
+                                  " is not allowed; entries must ascend and lie in [1, ", sublayers - 1, "]");
     }
   }
   const int64_t cuts = int64_t{to.stages} * to.chunks - 1;
   if (!to.split.empty() && to.stages > 0 && static_cast<int64_t>(to.split.size()) != cuts) {
-    return absl::InvalidArgumentError(absl::StrCat("pipeline.split has ", to.split.size(), " entries; ", to.stages,
-                                                   " stages of ", to.chunks, " chunks need ", cuts));
+    return InvalidArgumentError("pipeline.split has ", to.split.size(), " entries; ", to.stages, " stages of ",
+                                to.chunks, " chunks need ", cuts);
   }
   return absl::OkStatus();
 }
@@ -109,9 +107,9 @@ absl::Status CheckIteration(const NewtonSchulz& iteration) {
       x *= iteration.a + x * x * (iteration.b + x * x * iteration.c);
     }
     if (std::abs(x) <= kMost) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("optimizer.muon.coefficients diverge: they take a singular value of ", i / kValues, " beyond ",
-                     kMost, " within optimizer.muon.steps = ", iteration.steps, ". Leave them out, or choose others."));
+    return InvalidArgumentError("optimizer.muon.coefficients diverge: they take a singular value of ", i / kValues,
+                                " beyond ", kMost, " within optimizer.muon.steps = ", iteration.steps,
+                                ". Leave them out, or choose others.");
   }
   return absl::OkStatus();
 }
@@ -124,8 +122,8 @@ absl::Status ReadMuon(const config::Muon& from, MuonOptions& to) {
   to.rate_factor = from.rate_factor();
   if (from.coefficients().empty()) return absl::OkStatus();
   if (from.coefficients_size() != 3) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("optimizer.muon.coefficients has ", from.coefficients_size(), " numbers; give three: a, b, c"));
+    return InvalidArgumentError("optimizer.muon.coefficients has ", from.coefficients_size(),
+                                " numbers; give three: a, b, c");
   }
   to.iteration.a = from.coefficients(0);
   to.iteration.b = from.coefficients(1);
@@ -214,8 +212,8 @@ void ReadRun(const config::RunConfig& from, TrainOptions& to) {
 absl::StatusOr<double> Updates(const char* field, double fraction, int64_t steps) {
   if (fraction == 0) return 0.0;
   if (steps == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        field, " = ", fraction, " is a fraction of stop.steps, which is not set; set it, or give updates instead"));
+    return InvalidArgumentError(field, " = ", fraction,
+                                " is a fraction of stop.steps, which is not set; set it, or give updates instead");
   }
   return std::max(1.0, std::round(fraction * static_cast<double>(steps)));
 }
@@ -240,8 +238,8 @@ absl::Status ResolveFractions(const config::RunConfig& from, TrainOptions& to) {
 
 absl::Status CheckAtMostPeak(const char* field, double value, double peak) {
   if (value <= peak) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("learning_rate.", field, " = ", value,
-                                                 " is not allowed; it must be at most learning_rate.peak = ", peak));
+  return InvalidArgumentError("learning_rate.", field, " = ", value,
+                              " is not allowed; it must be at most learning_rate.peak = ", peak);
 }
 
 absl::Status CheckRate(const TrainOptions& options) {
@@ -252,16 +250,14 @@ absl::Status CheckRate(const TrainOptions& options) {
   }
   if (!EndsWithRun(rate.schedule)) return absl::OkStatus();
   const std::string schedule = absl::StrCat("learning_rate.schedule = \"", ToWord(kRates, rate.schedule), "\"");
-  if (options.stop.steps == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(schedule, " ends at stop.steps, which is not set"));
-  }
+  if (options.stop.steps == 0) return InvalidArgumentError(schedule, " ends at stop.steps, which is not set");
   HADAL_RETURN_IF_ERROR(CheckAtMostPeak("end_rate", rate.end_rate, rate.peak));
   if (rate.schedule != RateSchedule::kWsd) return absl::OkStatus();
   const double most = static_cast<double>(options.stop.steps) - rate.warmup_updates;
   if (rate.decay_updates >= 1 && rate.decay_updates <= most) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(schedule, " needs a decay of 1 to ", most,
-                                                 " updates, the run without its warm-up; it is ", rate.decay_updates,
-                                                 ". Set learning_rate.decay_fraction, for example 0.2."));
+  return InvalidArgumentError(schedule, " needs a decay of 1 to ", most,
+                              " updates, the run without its warm-up; it is ", rate.decay_updates,
+                              ". Set learning_rate.decay_fraction, for example 0.2.");
 }
 
 // Without norms, a layer passes on its input times (a + c·r).
@@ -348,8 +344,8 @@ absl::Status CheckFieldsWithEffect(const config::RunConfig& config) {
     const std::string value = ValueText(message, field), standard = ValueText(*fresh, field);
     for (const auto& [prefix, is_read, why_not] : groups) {
       if (is_read || value == standard || !absl::StartsWith(path, prefix)) continue;
-      return absl::InvalidArgumentError(absl::StrCat(path, " = ", value, " has no effect: ", why_not,
-                                                     ". Leave it out, or set it to ", standard, ", the default."));
+      return InvalidArgumentError(path, " = ", value, " has no effect: ", why_not, ". Leave it out, or set it to ",
+                                  standard, ", the default.");
     }
     return absl::OkStatus();
   });
@@ -375,7 +371,7 @@ absl::Status CheckTrainable(const TrainOptions& options) {
       {options.stop.patience > 0 && validation.every_steps == 0,
        absl::StrCat("stop.patience = ", options.stop.patience, " counts validations; set validation.every_steps")}};
   for (const auto& [is_fault, text] : faults) {
-    if (is_fault) return absl::InvalidArgumentError(text);
+    if (is_fault) return InvalidArgumentError(text);
   }
   return absl::OkStatus();
 }
@@ -383,16 +379,16 @@ absl::Status CheckTrainable(const TrainOptions& options) {
 absl::Status FollowCorpus(const CorpusManifest& corpus, TrainOptions& options) {
   ModelOptions& model = options.model;
   if (model.has_encoder() && model.sharing == EmbeddingSharing::kAll && !corpus.shares_vocabulary()) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgumentError(
         "model.sharing = \"all\" uses one embedding matrix and needs one vocabulary, but the corpus data.train = \"",
         options.train_data, "\" has two, ", corpus.source_vocabulary.file, " and ", corpus.target_vocabulary.file,
-        ". Prepare it without --separate, or set model.sharing to \"decoder\" or \"none\"."));
+        ". Prepare it without --separate, or set model.sharing to \"decoder\" or \"none\".");
   }
   if (model.frame_width > 0 && model.frame_width != corpus.frame_width) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("model.frame_width = ", model.frame_width, ", but the corpus data.train = \"", options.train_data,
-                     "\" ", corpus.frame_width > 0 ? absl::StrCat("has frames of ", corpus.frame_width) : "is text",
-                     ". Leave model.frame_width unset to use the corpus's."));
+    return InvalidArgumentError("model.frame_width = ", model.frame_width, ", but the corpus data.train = \"",
+                                options.train_data, "\" ",
+                                corpus.frame_width > 0 ? absl::StrCat("has frames of ", corpus.frame_width) : "is text",
+                                ". Leave model.frame_width unset to use the corpus's.");
   }
   model.frame_width = corpus.frame_width;
   model.source_vocabulary = corpus.source_vocabulary.size;
@@ -403,12 +399,12 @@ absl::Status FollowCorpus(const CorpusManifest& corpus, TrainOptions& options) {
   model.mask_token = corpus.mask_token;
   model.document_mask = corpus.form.document_mask;
   if (options.masking && corpus.special_tokens.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgumentError(
         "model.decoder_layers = 0 is an encoder alone, which predicts masked tokens, but the vocabulary of "
         "data.train = \"",
         options.train_data,
         "\" has no mask token. Prepare plain text with `hadal prepare --monolingual --mask-token`, or set "
-        "model.decoder_layers to 1 or more."));
+        "model.decoder_layers to 1 or more.");
   }
   if (options.masking) {
     options.masking->mask_token = corpus.mask_token;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "runtime/status_macros.h"
 #include "runtime/text.h"
 #include "tools/output/human_units.h"
 #include "tools/output/work_progress.h"
@@ -75,16 +76,13 @@ std::string MostlySkipped(const std::string& name, const std::string& file, int6
 
 absl::Status CheckSkipped(const std::string& name, const std::string& file, int64_t lines, const SkippedLines& skipped,
                           const PrepareOptions& options) {
-  if (lines == 0) {
-    return absl::InvalidArgumentError(absl::StrCat("the ", name, " text (", file, ") is empty"));
-  }
+  if (lines == 0) return InvalidArgumentError("the ", name, " text (", file, ") is empty");
   if (skipped.total() == lines) {
-    return absl::InvalidArgumentError(absl::StrCat("no line is left of the ", name, " text (", file,
-                                                   "): ", DescribeSkipped(skipped, lines, options), "; ",
-                                                   Advice(skipped, options)));
+    return InvalidArgumentError("no line is left of the ", name, " text (", file,
+                                "): ", DescribeSkipped(skipped, lines, options), "; ", Advice(skipped, options));
   }
   if (ShareOf(skipped, lines) <= options.most_skipped) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrFormat(
+  return InvalidArgumentError(absl::StrFormat(
       "more of the %s text (%s) is skipped than the %.3g%% that --max-skipped allows: %s; %s, or raise --max-skipped",
       name, file, 100 * options.most_skipped, DescribeSkipped(skipped, lines, options), Advice(skipped, options)));
 }

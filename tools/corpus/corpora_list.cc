@@ -31,9 +31,8 @@ absl::Status AddSplit(const config::Text& text, const TextPair& named, const cha
                       const std::string& folder, std::vector<TextPair>& pairs) {
   if (files.empty()) return absl::OkStatus();
   if (files.size() > 2) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(CorpusName(named), ": ", split, " has ", files.size(),
-                     " files; give SOURCE and TARGET, or one file of both: two columns, TMX or JSON Lines"));
+    return InvalidArgumentError(CorpusName(named), ": ", split, " has ", files.size(),
+                                " files; give SOURCE and TARGET, or one file of both: two columns, TMX or JSON Lines");
   }
   TextPair pair = named;
   const auto path = [&](const std::string& file) {
@@ -51,8 +50,7 @@ absl::Status AddText(const config::Text& text, const std::string& folder, TextSp
   HADAL_ASSIGN_OR_RETURN(named.direction, ParseDirection(text.direction()));
   named.domain = text.domain();
   if (text.train().empty() && text.valid().empty() && text.test().empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(CorpusName(named), " has no files; give train, valid or test, or leave it out"));
+    return InvalidArgumentError(CorpusName(named), " has no files; give train, valid or test, or leave it out");
   }
   HADAL_RETURN_IF_ERROR(AddSplit(text, named, "train", text.train(), folder, splits.train));
   HADAL_RETURN_IF_ERROR(AddSplit(text, named, "valid", text.valid(), folder, splits.valid));
@@ -65,8 +63,8 @@ absl::Status CheckCorpusNames(const std::vector<TextPair>& pairs) {
   std::set<std::string> names;
   for (const TextPair& pair : pairs) {
     if (names.insert(CorpusName(pair)).second) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("the direction ", CorpusName(pair), " is given twice; tell its texts apart by domain: \"…\""));
+    return InvalidArgumentError("the direction ", CorpusName(pair),
+                                " is given twice; tell its texts apart by domain: \"…\"");
   }
   return absl::OkStatus();
 }
@@ -79,7 +77,7 @@ absl::StatusOr<TextSplits> ReadCorporaList(const std::string& path) {
   absl::Status status;
   for (const config::Text& text : list.text()) status.Update(AddText(text, folder, splits));
   for (const auto* pairs : {&splits.train, &splits.valid, &splits.test}) status.Update(CheckCorpusNames(*pairs));
-  if (!status.ok()) return absl::InvalidArgumentError(absl::StrCat(path, ": ", status.message()));
+  if (!status.ok()) return InvalidArgumentError(path, ": ", status.message());
   return splits;
 }
 
@@ -94,21 +92,18 @@ absl::StatusOr<TextSplits> FindOpusTexts(const std::string& folder) {
     const bool is_named = absl::StartsWith(file, absl::StrCat("opus.", parent, "-"));  // opus.de-en-train.de in de-en
     const absl::Status direction = ParseDirection(parent).status();
     if (!is_named && !direction.ok()) continue;
-    if (!direction.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat(entry->path().string(), ": ", direction.message()));
-    }
+    if (!direction.ok()) return InvalidArgumentError(entry->path().string(), ": ", direction.message());
     if (!is_named) {
-      return absl::InvalidArgumentError(absl::StrCat(entry->path().string(), " is not named after its folder, as opus.",
-                                                     parent, "-train.", parent.substr(0, parent.find('-')),
-                                                     " is; rename the folder or its files"));
+      return InvalidArgumentError(entry->path().string(), " is not named after its folder, as opus.", parent, "-train.",
+                                  parent.substr(0, parent.find('-')), " is; rename the folder or its files");
     }
     const auto [first, is_new] = found.emplace(parent, place);
     if (!is_new && first->second != place) {
-      return absl::InvalidArgumentError(absl::StrCat(first->second.string(), " and ", place.string(),
-                                                     " are of one direction; give a folder with one of them"));
+      return InvalidArgumentError(first->second.string(), " and ", place.string(),
+                                  " are of one direction; give a folder with one of them");
     }
   }
-  if (error) return absl::InvalidArgumentError(absl::StrCat(folder, ": ", error.message()));
+  if (error) return InvalidArgumentError(folder, ": ", error.message());
   TextSplits splits;
   for (const auto& [name, place] : found) {
     TextPair pair;
@@ -125,23 +120,22 @@ absl::StatusOr<TextSplits> FindOpusTexts(const std::string& folder) {
       const bool has_source = PathExists(pair.source), has_target = PathExists(pair.target);
       if (!has_source && !has_target) continue;
       if (has_source != has_target) {
-        return absl::NotFoundError(absl::StrCat(has_source ? pair.target : pair.source, " is missing beside ",
-                                                has_source ? pair.source : pair.target));
+        return NotFoundError(has_source ? pair.target : pair.source, " is missing beside ",
+                             has_source ? pair.source : pair.target);
       }
       Add(pair, /*both=*/true, *split);
       used = true;
     }
     if (!used) {
-      return absl::InvalidArgumentError(absl::StrCat(place.string(), " has files opus.", name,
-                                                     "-*, but none for train, dev or test, as opus.", name, "-train.",
-                                                     pair.direction.source, " (or .gz)"));
+      return InvalidArgumentError(place.string(), " has files opus.", name,
+                                  "-*, but none for train, dev or test, as opus.", name, "-train.",
+                                  pair.direction.source, " (or .gz)");
     }
   }
   if (splits.train.empty() && splits.test.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(folder,
-                     " has no text as OPUS-100 has it, de-en/opus.de-en-train.de; give its folder, or "
-                     "a list of texts with --list"));
+    return InvalidArgumentError(folder,
+                                " has no text as OPUS-100 has it, de-en/opus.de-en-train.de; give its folder, or "
+                                "a list of texts with --list");
   }
   for (const auto* pairs : {&splits.train, &splits.valid, &splits.test})
     HADAL_RETURN_IF_ERROR(CheckCorpusNames(*pairs));

@@ -73,9 +73,8 @@ class Paragraphs : public DocumentFile {
       if (text.empty()) first_ = lines_.lines();
       if (invalid.empty()) invalid = lines_.Fault(line_);
       if (text.size() + line_.size() > kMostLineBytes) {
-        return absl::InvalidArgumentError(absl::StrCat(lines_.name(), ":", first_, ": a document of more than ",
-                                                       kMostLineBytes, " bytes; blank lines separate documents, and ",
-                                                       "JSON Lines has one a line"));
+        return InvalidArgumentError(lines_.name(), ":", first_, ": a document of more than ", kMostLineBytes,
+                                    " bytes; blank lines separate documents, and ", "JSON Lines has one a line");
       }
       absl::StrAppend(&text, text.empty() ? "" : "\n", line_);
     }
@@ -120,8 +119,8 @@ absl::StatusOr<TokenIndex> ReadIndex(const std::string& path) {
   std::string_view left(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
   const size_t bytes = left.size();
   const auto damaged = [&](absl::string_view what) {
-    return absl::DataLossError(absl::StrCat(
-        path, ": ", what, "; it is no index of Megatron-LM's version 1, or a damaged one: write it again"));
+    return DataLossError(path, ": ", what,
+                         "; it is no index of Megatron-LM's version 1, or a damaged one: write it again");
   };
   if (!left.starts_with(kIndexMagic)) return damaged("it does not begin with MMIDIDX");
   left.remove_prefix(kIndexMagic.size());
@@ -134,9 +133,9 @@ absl::StatusOr<TokenIndex> ReadIndex(const std::string& path) {
   if (version != 1) return damaged(absl::StrCat("it has version ", version));
   if (sequences > bytes / 12) return damaged(absl::StrCat("it is too short for ", sequences, " sequences"));
   if (bytes == kFairseqHeader + 12 * sequences) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgumentError(
         path, " is fairseq's index, whose first bytes are Megatron-LM's: give the text that fairseq-preprocess read, ",
-        "with --vocab for its dict.txt"));
+        "with --vocab for its dict.txt");
   }
   if (!TakeValue(left, documents) || documents > bytes / 8 ||
       bytes != kMegatronHeader + 12 * sequences + 8 * documents) {
@@ -176,8 +175,8 @@ class MegatronDocuments : public DocumentFile {
     HADAL_ASSIGN_OR_RETURN(MappedFile ids, MappedFile::Open(prefix + ".bin"));
     const auto expected = static_cast<size_t>(index.tokens) * BytesOfId(index.code);
     if (ids.bytes().size() != expected) {
-      return absl::DataLossError(absl::StrCat(prefix, ".bin has ", ids.bytes().size(), " bytes, its index says ",
-                                              expected, "; give the pair that was written together"));
+      return DataLossError(prefix, ".bin has ", ids.bytes().size(), " bytes, its index says ", expected,
+                           "; give the pair that was written together");
     }
     return std::unique_ptr<DocumentFile>(new MegatronDocuments(std::move(index), std::move(ids)));
   }

@@ -34,13 +34,13 @@ static_assert(sizeof(FeatureHeader) == 32);
 constexpr char kMagic[] = "hadalfea";
 
 absl::Status Damaged(const std::string& path, absl::string_view what) {
-  return absl::DataLossError(absl::StrCat(path, ": ", what, "; make the features again with speech_features.py"));
+  return DataLossError(path, ": ", what, "; make the features again with speech_features.py");
 }
 
 absl::StatusOr<FeatureManifest> ParseManifest(const std::string& json) {
   HADAL_ASSIGN_OR_RETURN(const nlohmann::json parsed, ParseStrictJson(json, kLimits, "its text"));
   if (!parsed.is_object() || !parsed.contains("format") || parsed["format"] != kFormat) {
-    return absl::DataLossError("it is not the manifest of features");
+    return DataLossError("it is not the manifest of features");
   }
   FeatureManifest manifest;
   absl::Status status;
@@ -72,9 +72,8 @@ absl::StatusOr<FeatureManifest> ParseManifest(const std::string& json) {
   }
   HADAL_RETURN_IF_ERROR(status);
   if (utterances == manifest.utterances && frames == manifest.frames) return manifest;
-  return absl::DataLossError(absl::StrCat("its shards have ", utterances, " utterances and ", frames,
-                                          " frames, its own fields say ", manifest.utterances, " and ",
-                                          manifest.frames));
+  return DataLossError("its shards have ", utterances, " utterances and ", frames, " frames, its own fields say ",
+                       manifest.utterances, " and ", manifest.frames);
 }
 
 uint32_t ChecksumOf(std::span<const std::byte> bytes) {
@@ -87,9 +86,7 @@ absl::StatusOr<FeatureReader> FeatureReader::Open(const std::string& prefix) {
   const std::string path = prefix + ".json";
   const absl::StatusOr<std::string> json = ReadFile(path, kMaxFeatureManifestBytes);
   if (absl::IsNotFound(json.status())) {
-    return absl::NotFoundError(absl::StrCat(path,
-                                            " is missing; --features takes the prefix that speech_features.py "
-                                            "wrote with --out"));
+    return NotFoundError(path, " is missing; --features takes the prefix that speech_features.py wrote with --out");
   }
   HADAL_RETURN_IF_ERROR(json.status());
   absl::StatusOr<FeatureManifest> manifest = ParseManifest(*json);
@@ -109,23 +106,23 @@ std::vector<std::string> FeatureReader::Files() const {
 
 absl::Status FeatureReader::CheckHeader(const FeatureShard& shard, std::span<const std::byte> bytes) const {
   if (static_cast<int64_t>(bytes.size()) != shard.bytes || bytes.size() < sizeof(FeatureHeader)) {
-    return absl::DataLossError(absl::StrCat("it has ", bytes.size(), " bytes, its manifest says ", shard.bytes));
+    return DataLossError("it has ", bytes.size(), " bytes, its manifest says ", shard.bytes);
   }
   FeatureHeader header;
   std::memcpy(&header, bytes.data(), sizeof(header));
   if (std::memcmp(header.magic, kMagic, sizeof(header.magic)) != 0 || header.version != kVersion) {
-    return absl::DataLossError("it does not begin with the header of features, version 1");
+    return DataLossError("it does not begin with the header of features, version 1");
   }
   if (header.frame_width != static_cast<uint32_t>(manifest_.frame_width) ||
       header.sample_rate != static_cast<uint32_t>(manifest_.sample_rate) || header.utterances != shard.utterances ||
       header.frames != shard.frames) {
-    return absl::DataLossError(absl::StrCat("its header has ", header.utterances, " utterances and ", header.frames,
-                                            " frames of ", header.frame_width, " values at ", header.sample_rate,
-                                            " Hz, its manifest says ", shard.utterances, ", ", shard.frames, ", ",
-                                            manifest_.frame_width, " and ", manifest_.sample_rate));
+    return DataLossError("its header has ", header.utterances, " utterances and ", header.frames, " frames of ",
+                         header.frame_width, " values at ", header.sample_rate, " Hz, its manifest says ",
+                         shard.utterances, ", ", shard.frames, ", ", manifest_.frame_width, " and ",
+                         manifest_.sample_rate);
   }
   if (ChecksumOf(bytes.subspan(sizeof(header))) == shard.crc32) return absl::OkStatus();
-  return absl::DataLossError("its content does not match its checksum");
+  return DataLossError("its content does not match its checksum");
 }
 
 absl::Status FeatureReader::OpenShard() {
@@ -145,7 +142,7 @@ absl::Status FeatureReader::OpenShard() {
 absl::StatusOr<std::span<const float>> FeatureReader::Next() {
   while (left_ == 0) {
     if (!rest_.empty()) return Damaged(path_, "it has bytes behind its last utterance");
-    if (next_shard_ == manifest_.shards.size()) return absl::OutOfRangeError("no utterance is left");
+    if (next_shard_ == manifest_.shards.size()) return OutOfRangeError("no utterance is left");
     HADAL_RETURN_IF_ERROR(OpenShard());
   }
   uint32_t frames = 0;

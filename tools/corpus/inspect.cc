@@ -9,7 +9,6 @@
 #include <optional>
 #include <ostream>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "runtime/data/packed_batch.h"
@@ -66,7 +65,7 @@ std::span<const int32_t> TargetOf(const SampleView& sample) {
 
 absl::StatusOr<Corpus> OpenFilled(const std::string& prefix) {
   HADAL_ASSIGN_OR_RETURN(Corpus corpus, Corpus::Open(prefix));
-  if (corpus.size() == 0) return absl::InvalidArgumentError(absl::StrCat(prefix, ".json: the corpus has no samples"));
+  if (corpus.size() == 0) return InvalidArgumentError(prefix, ".json: the corpus has no samples");
   return corpus;
 }
 
@@ -132,8 +131,8 @@ absl::Status RunInspectCorpus(const InspectCorpusOptions& options, std::ostream&
   if (options.score.empty()) return absl::OkStatus();
   HADAL_ASSIGN_OR_RETURN(const Corpus text, OpenFilled(options.score));
   if (text.manifest().target_vocabulary.crc32c != corpus.manifest().target_vocabulary.crc32c) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", options.data, "\" and \"", options.score, "\" were prepared with different vocabularies"));
+    return InvalidArgumentError("\"", options.data, "\" and \"", options.score,
+                                "\" were prepared with different vocabularies");
   }
   constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
   HADAL_ASSIGN_OR_RETURN(const ValidationSamples chosen,

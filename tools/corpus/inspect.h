@@ -7,9 +7,9 @@
 // With the values of a run's config, `batch` prints exactly the trainer's batches (runtime/data/sampling_order.h),
 // which depend on seed and step alone. So a failed step can be examined without training up to it.
 // The unigram entropy of a side, H = −Σ_v p(v) ln p(v) in nats with </s> counted once per sample, is the nll of a model
-// that knows only token frequencies. A training run whose validation nll stays near H has not learned to translate.
-// Validation sentences may be shorter or simpler than the training text; --score gives the nll of exactly those
-// sentences under the training text's frequencies.
+// that predicts by token frequencies alone. A training run whose validation nll stays near H has not learned to
+// translate. Validation sentences may be shorter or simpler than the training text; --score gives the nll of exactly
+// those sentences under the training text's frequencies.
 #pragma once
 
 #include <cstdint>

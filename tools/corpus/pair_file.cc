@@ -50,16 +50,16 @@ struct Side {
   }
 };
 
-// What a file offers instead of the languages that were asked for.
+// The languages that a file has instead of the requested ones.
 class LanguagesSeen {
  public:
   void Add(std::string_view language) {
     if (names_.size() < 20) names_.insert(Printable(language));
   }
   absl::Status Missing(const std::string& path, const char* unit, const Side& source, const Side& target) const {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": no ", unit, " has text in both \"", source.language,
-                                                   "\" and \"", target.language, "\"; it has ",
-                                                   names_.empty() ? "no text" : absl::StrJoin(names_, ", ")));
+    return InvalidArgumentError(path, ": no ", unit, " has text in both \"", source.language, "\" and \"",
+                                target.language, "\"; it has ",
+                                names_.empty() ? "no text" : absl::StrJoin(names_, ", "));
   }
 
  private:
@@ -108,11 +108,11 @@ class TmxFile : public PairFile {
     const XML_Error error = XML_GetErrorCode(parser_.get());
     const std::string what = too_long_ ? absl::StrCat("a segment of more than ", kMostLineBytes, " bytes")
                                        : absl::StrCat("not well-formed XML: ", XML_ErrorString(error));
-    return absl::InvalidArgumentError(absl::StrCat(
-        path_, ":", XML_GetCurrentLineNumber(parser_.get()), ":", XML_GetCurrentColumnNumber(parser_.get()) + 1, ": ",
-        what,
-        error == XML_ERROR_UNKNOWN_ENCODING ? "; convert the file to UTF-8, for example with iconv"
-                                            : "; is the file whole? `xmllint --noout FILE` finds such places"));
+    return InvalidArgumentError(path_, ":", XML_GetCurrentLineNumber(parser_.get()), ":",
+                                XML_GetCurrentColumnNumber(parser_.get()) + 1, ": ", what,
+                                error == XML_ERROR_UNKNOWN_ENCODING
+                                    ? "; convert the file to UTF-8, for example with iconv"
+                                    : "; is the file whole? `xmllint --noout FILE` finds such places");
   }
 
   static bool IsCode(std::string_view name) {
@@ -196,17 +196,13 @@ class JsonLines : public PairFile {
     const absl::StatusOr<nlohmann::json> line = ParseStrictJson(line_, limits, place);
     invalid = std::string(line.status().message());
     if (!line.ok()) return absl::OkStatus();
-    if (!line->is_object()) {
-      return absl::InvalidArgumentError(absl::StrCat(place, ": not a JSON object; each line must be one"));
-    }
+    if (!line->is_object()) return InvalidArgumentError(place, ": not a JSON object; each line must be one");
     const bool nested = line->contains("translation") && (*line)["translation"].is_object();
     const nlohmann::json& object = nested ? (*line)["translation"] : *line;
     const auto offer = [&](const std::string& key, const nlohmann::json& value, std::string_view language, Side& side) {
       if (LanguageMatch(side.language, language) == 0) return absl::OkStatus();
       if (value.is_null()) return absl::OkStatus();
-      if (!value.is_string()) {
-        return absl::InvalidArgumentError(absl::StrCat(place, ": \"", Printable(key), "\" is not text"));
-      }
+      if (!value.is_string()) return InvalidArgumentError(place, ": \"", Printable(key), "\" is not text");
       side.Offer(language, value.get_ref<const std::string&>());
       return absl::OkStatus();
     };

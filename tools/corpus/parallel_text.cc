@@ -60,9 +60,9 @@ absl::Status ParallelReader::SplitColumns(ParallelLine& line) {
   if (IsBlank(whole)) return absl::OkStatus();
   const size_t tab = whole.find('\t');
   if (tab == std::string::npos) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgumentError(
         target_->Place(),
-        ": no tab; each line must be a sentence, a tab, and its translation (or the file TMX or JSON Lines)"));
+        ": no tab; each line must be a sentence, a tab, and its translation (or the file TMX or JSON Lines)");
   }
   const size_t next = whole.find('\t', tab + 1);
   more_columns_ += next == std::string::npos ? 0 : 1;
@@ -89,9 +89,8 @@ std::string ParallelReader::Oddity() const {
 absl::Status ParallelReader::UnequalCounts(TextLines& longer, const TextLines& shorter) const {
   std::string line;
   while (longer.NextUnchecked(line).value_or(false)) continue;
-  return absl::InvalidArgumentError(absl::StrCat(longer.name(), " has ", longer.lines(), " lines, ", shorter.name(),
-                                                 " has ", lines_,
-                                                 "; line n of one must translate line n of the other"));
+  return InvalidArgumentError(longer.name(), " has ", longer.lines(), " lines, ", shorter.name(), " has ", lines_,
+                              "; line n of one must translate line n of the other");
 }
 
 absl::StatusOr<bool> ParallelReader::NextLines(ParallelLine& line) {

@@ -59,7 +59,7 @@ absl::Status CheckOptions(const PrepareOptions& options) {
        "equal transcripts are of different recordings; omit --drop-duplicates and --drop-test-overlap with "
        "--features"}};
   for (const auto& [is_fault, text] : faults) {
-    if (is_fault) return absl::InvalidArgumentError(text);
+    if (is_fault) return InvalidArgumentError(text);
   }
   return absl::OkStatus();
 }
@@ -76,9 +76,9 @@ absl::Status CheckAllFeatures(const std::vector<Split>& splits) {
         first = features;
       }
       if (features.inputs() == first.inputs()) continue;
-      return absl::InvalidArgumentError(absl::StrCat(pair.features, " has ", DescribeFeatures(features.inputs()), ", ",
-                                                     first_prefix, " has ", DescribeFeatures(first.inputs()),
-                                                     "; make all features with the same options"));
+      return InvalidArgumentError(pair.features, " has ", DescribeFeatures(features.inputs()), ", ", first_prefix,
+                                  " has ", DescribeFeatures(first.inputs()),
+                                  "; make all features with the same options");
     }
   }
   return absl::OkStatus();
@@ -99,10 +99,10 @@ absl::StatusOr<std::optional<CorpusVocabularies>> CheckSurroundings(const std::v
     for (const TextPair& pair : split.pairs) {
       if (!pair.source.empty() || !IsTokenFile(pair.target)) continue;
       if (!options.tokenizer.empty() && !options.mask_token) continue;
-      return absl::InvalidArgumentError(absl::StrCat(
-          pair.target, " is named as Megatron-LM's token files are; ",
-          options.mask_token ? "encoders alone (--mask-token) read text, for ids do not say where words begin"
-                             : "give the tokenizer.json of its ids as --tokenizer"));
+      return InvalidArgumentError(pair.target, " is named as Megatron-LM's token files are; ",
+                                  options.mask_token
+                                      ? "encoders alone (--mask-token) read text, for ids do not say where words begin"
+                                      : "give the tokenizer.json of its ids as --tokenizer");
     }
   }
   if (options.features) HADAL_RETURN_IF_ERROR(CheckAllFeatures(splits));
@@ -139,8 +139,7 @@ void WarnOfTraining(const TextFindings& train, size_t held_out, const PrepareOpt
   const char* lines = options.units();
   if (static_cast<double>(train.equal_sides) > kManyEqual * usable) {
     out << absl::StrFormat(
-        "warning: the source equals the target in %.0f%% of the training pairs; are these the right "
-        "files?\n",
+        "warning: the source equals the target in %.0f%% of the training pairs; are these the right files?\n",
         100 * static_cast<double>(train.equal_sides) / usable);
   }
   // Two speakers may say the same.
@@ -174,14 +173,14 @@ absl::StatusOr<std::vector<SplitSurvey>> SurveyAll(const std::vector<Split>& spl
   return surveys;
 }
 
-// Texts of several target languages without tags: nothing says which is wanted.
+// Texts of several target languages without tags: nothing states which one a translation is for.
 void WarnOfDirections(const Split& train, std::ostream& out) {
   std::map<std::string, std::set<std::string>> targets;  // of each source language
   for (const TextPair& pair : train.pairs) targets[pair.direction.source].insert(pair.direction.target);
   for (const auto& [source, languages] : targets) {
     if (languages.size() < 2) continue;
     out << "warning: text in " << source << " is translated to " << absl::StrJoin(languages, ", ")
-        << ", and without --tags a model cannot know which is meant\n";
+        << ", and without --tags its input does not say which is meant\n";
     return;
   }
 }
@@ -301,8 +300,8 @@ absl::Status RunPrepare(const PrepareOptions& options, std::ostream& out) {
     }
     if (options.mask_token) {
       if (given->target.Id(kMaskToken) != kUnknownToken) {
-        return absl::InvalidArgumentError(absl::StrCat("the training text contains the word ", std::string(kMaskToken),
-                                                       ", which --mask-token reserves; remove it from the text"));
+        return InvalidArgumentError("the training text contains the word ", std::string(kMaskToken),
+                                    ", which --mask-token reserves; remove it from the text");
       }
       HADAL_RETURN_IF_ERROR(AddMaskTokenTo(*given));
     }

@@ -52,10 +52,9 @@ absl::StatusOr<std::vector<TextPair>> PairUp(const char* name, const std::vector
     return pairs;
   }
   if (paths.size() % 2 != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, " takes pairs of files, SOURCE TARGET; the last (", paths.back(),
-                     ") has no partner. For files that have both sides (tabs, TMX, "
-                     "JSON Lines) give --direction de-en; for plain text --monolingual."));
+    return InvalidArgumentError(name, " takes pairs of files, SOURCE TARGET; the last (", paths.back(),
+                                ") has no partner. For files that have both sides (tabs, TMX, JSON Lines) give "
+                                "--direction de-en; for plain text --monolingual.");
   }
   for (size_t i = 0; i < paths.size(); i += 2) pairs.push_back({paths[i], paths[i + 1]});
   return pairs;
@@ -71,7 +70,7 @@ absl::Status FindTexts(PrepareArguments& arguments) {
     options.valid = std::move(splits.valid);
     options.test = std::move(splits.test);
     if (!options.train.empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(arguments.options.list, arguments.opus, " has no training text"));
+    return InvalidArgumentError(arguments.options.list, arguments.opus, " has no training text");
   }
   HADAL_ASSIGN_OR_RETURN(options.train, PairUp("--train", arguments.train, arguments.direction, options));
   HADAL_ASSIGN_OR_RETURN(options.valid, PairUp("--valid", arguments.valid, arguments.direction, options));
@@ -86,8 +85,8 @@ absl::Status CheckBothSidesGiven(const PrepareOptions& options) {
   }
   const auto [given, missing] = options.target_vocabulary.empty() ? std::pair("--source-vocab", "--target-vocab")
                                                                   : std::pair("--target-vocab", "--source-vocab");
-  return absl::InvalidArgumentError(absl::StrCat(given, " is given for one side only; give ", missing,
-                                                 " as well, or --vocab FILE for one vocabulary for both sides"));
+  return InvalidArgumentError(given, " is given for one side only; give ", missing,
+                              " as well, or --vocab FILE for one vocabulary for both sides");
 }
 
 void AddDocumentOptions(Command command, PrepareOptions& options) {
@@ -119,10 +118,9 @@ void AddTextOptions(Command command, PrepareArguments& arguments) {
       .MayLackValue();
   files.push_back(command.AddFlag("--features", arguments.options.features,
                                   "Speech: each PREFIX is of features that speech_features.py wrote"));
-  files.push_back(
-      command.AddOption("--direction SOURCE-TARGET", arguments.direction,
-                        "Languages of files that have both sides, as de-en: each FILE has two columns with a "
-                        "tab, or is TMX or JSON Lines"));
+  files.push_back(command.AddOption("--direction SOURCE-TARGET", arguments.direction,
+                                    "Languages of files that have both sides, as de-en: each FILE has two columns with "
+                                    "a tab, or is TMX or JSON Lines"));
   files[files.size() - 1].Excludes(files[files.size() - 2]).Excludes(files[files.size() - 3]);  // plain text, speech
   CommandOption list = command.AddOption("--list FILE", arguments.options.list,
                                          "Texts of many directions: a file of configs/corpora.proto");

@@ -28,17 +28,16 @@ absl::StatusOr<bool> KeepText(const TextPair& pair, const ParallelLine& line, co
                               SkippedLines& skipped) {
   if (!line.invalid.empty()) {
     if (options.on_invalid == BadLine::kError) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          line.invalid, "; correct it (of another encoding with iconv), or skip such lines with --on-invalid skip"));
+      return InvalidArgumentError(
+          line.invalid, "; correct it (of another encoding with iconv), or skip such lines with --on-invalid skip");
     }
     ++skipped.invalid;
     return false;
   }
   if (line.empty) {
     if (options.on_empty == BadLine::kError) {
-      return absl::InvalidArgumentError(absl::StrCat(PlaceOf(pair, line.number),
-                                                     pair.source.empty() ? ": the line" : ": a side",
-                                                     " is empty; skip such lines with --on-empty skip"));
+      return InvalidArgumentError(PlaceOf(pair, line.number), pair.source.empty() ? ": the line" : ": a side",
+                                  " is empty; skip such lines with --on-empty skip");
     }
     ++skipped.empty;
     return false;
@@ -51,9 +50,9 @@ absl::Status CheckUtterances(const TextPair& pair, int64_t lines) {
   if (pair.features.empty()) return absl::OkStatus();
   HADAL_ASSIGN_OR_RETURN(const FeatureReader reader, FeatureReader::Open(pair.features));
   if (reader.manifest().utterances == lines) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(pair.target, " has ", lines, " lines, ", pair.features, ".json has ",
-                                                 reader.manifest().utterances,
-                                                 " utterances; make the features again with speech_features.py"));
+  return InvalidArgumentError(pair.target, " has ", lines, " lines, ", pair.features, ".json has ",
+                              reader.manifest().utterances,
+                              " utterances; make the features again with speech_features.py");
 }
 
 // Calls visit(pair index, line) for every kept pair of lines that is not `dropped`, in order, and counts in `survey`.
@@ -102,8 +101,8 @@ absl::StatusOr<bool> KeepTokens(const std::string& place, const Sample& sample, 
   SkippedLines& skipped = text.skipped;
   if ((!options.monolingual && sample.source.empty()) || sample.target.empty()) {
     if (options.on_empty == BadLine::kError) {
-      return absl::InvalidArgumentError(absl::StrCat(place, ": ", options.monolingual ? "it" : "a side",
-                                                     " has no tokens; skip such lines with --on-empty skip"));
+      return InvalidArgumentError(place, ": ", options.monolingual ? "it" : "a side",
+                                  " has no tokens; skip such lines with --on-empty skip");
     }
     ++skipped.empty;
     return false;
@@ -111,9 +110,9 @@ absl::StatusOr<bool> KeepTokens(const std::string& place, const Sample& sample, 
   const auto longest = static_cast<int64_t>(std::max(sample.source.size(), sample.target.size()));
   if (options.block == 0 && longest > options.max_tokens) {
     if (options.on_long == BadLine::kError) {
-      return absl::InvalidArgumentError(absl::StrCat(place, options.monolingual ? ": it has " : ": a side has ",
-                                                     longest, " tokens, the limit is ", options.max_tokens,
-                                                     "; raise --max-tokens, or skip such lines with --on-long skip"));
+      return InvalidArgumentError(place, options.monolingual ? ": it has " : ": a side has ", longest,
+                                  " tokens, the limit is ", options.max_tokens,
+                                  "; raise --max-tokens, or skip such lines with --on-long skip");
     }
     ++skipped.too_long;
     return false;
@@ -229,10 +228,10 @@ absl::StatusOr<SplitSurvey> SurveySplit(const Split& split, const PrepareOptions
   for (size_t pair = 0; pair < split.pairs.size(); ++pair) {
     const TextFindings& text = survey.texts[pair];
     if (text.kept() > 0 || split.pairs.size() == 1) continue;  // a single one: CheckSkipped says why
-    return absl::InvalidArgumentError(
-        absl::StrCat(split.name, ": ", text.name, " (", split.pairs[pair].target, ") has no usable lines",
-                     text.lines > 0 ? absl::StrCat(", ", DescribeSkipped(text.skipped, text.lines, options)) : "",
-                     "; give it some, or leave it out"));
+    return InvalidArgumentError(
+        split.name, ": ", text.name, " (", split.pairs[pair].target, ") has no usable lines",
+        text.lines > 0 ? absl::StrCat(", ", DescribeSkipped(text.skipped, text.lines, options)) : "",
+        "; give it some, or leave it out");
   }
   HADAL_RETURN_IF_ERROR(
       CheckSkipped(split.name, split.first_file(), survey.lines, Total(survey.texts).skipped, options));

@@ -96,7 +96,7 @@ absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions
                                         const SpecialTokens& special);
 
 // Sets special.mask and special.all and, for a tokenizer.json, the tokens that start and end a text. Errors:
-// InvalidArgument if the tokenizer.json has no token that ends documents or no mask (if one is wanted), or if its
+// InvalidArgument if the tokenizer.json has no token that ends documents or no mask (if one is required), or if its
 // post-processor adds to a text more than one token besides the one that ends it; those of `codec`.
 absl::Status SetSpecialTokens(const PrepareOptions& options, const Vocabulary& vocabulary, TextCodec& codec,
                               SpecialTokens& special);
@@ -160,7 +160,7 @@ inline constexpr char kCleaningReport[] = "cleaning.json";
 // Everything is written into FOLDER/.hadal.prepare, so that after an error or a signal the folder is as it was. Commit
 // then removes the old manifests, moves the files into place, the new manifests last, and removes shards that only the
 // old manifests named: an interruption never leaves a mixture of two corpora. A process that is killed leaves its
-// .hadal.prepare, from which the next process knows that shards without a manifest may exist.
+// .hadal.prepare, from which the next process detects that shards without a manifest may exist.
 class PrepareOutput {
  public:
   // Checks what is in the folder. `given`: the existing vocabularies, null if they are to be trained; a vocabulary file
@@ -173,7 +173,7 @@ class PrepareOutput {
   static absl::Status CheckInputs(const std::string& folder, std::string_view extension,
                                   const std::vector<std::string>& inputs);
 
-  // Creates the folder if it is missing, and locks it while the object lives.
+  // Creates the folder if it is missing, and locks it while the object exists.
   // Errors: those of CheckFree and of OutputFolder::Take.
   static absl::StatusOr<PrepareOutput> Take(const std::string& folder, bool overwrite, const CorpusVocabularies* given);
   PrepareOutput(PrepareOutput&&) = default;

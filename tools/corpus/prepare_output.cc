@@ -52,8 +52,8 @@ absl::Status CheckIsCorpus(const std::string& path) {
                                  ? json["format"].get<std::string>()
                                  : std::string(CorpusManifest::kFormat);
   if (format == CorpusManifest::kFormat) return absl::OkStatus();
-  return absl::AlreadyExistsError(
-      absl::StrCat(path, " is the manifest of \"", format, "\", which a corpus would replace; choose another --out"));
+  return AlreadyExistsError(path, " is the manifest of \"", format,
+                            "\", which a corpus would replace; choose another --out");
 }
 
 // "train.00012.shard", or an unfinished one: "train.00012.shard.partial".
@@ -86,8 +86,7 @@ absl::Status PrepareOutput::CheckFree(const std::string& folder, bool overwrite,
     const bool is_given =
         given != nullptr && text.ok() && (*text == given->source.contents() || *text == given->target.contents());
     if (opened.ok() && (may_replace || is_given)) continue;
-    return absl::AlreadyExistsError(
-        absl::StrCat(path, " already exists; choose another --out, or replace it with --overwrite"));
+    return AlreadyExistsError(path, " already exists; choose another --out, or replace it with --overwrite");
   }
   return absl::OkStatus();
 }
@@ -106,8 +105,8 @@ absl::Status PrepareOutput::CheckInputs(const std::string& folder, std::string_v
   for (const std::string& name : names) {
     const std::string path = JoinPath(folder, name);
     if (CheckIsNoneOf(path, inputs).ok()) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("preparing into ", folder, " may replace ", path, ", which is an input; choose another --out"));
+    return InvalidArgumentError("preparing into ", folder, " may replace ", path,
+                                ", which is an input; choose another --out");
   }
   return absl::OkStatus();
 }

@@ -154,9 +154,8 @@ absl::StatusOr<std::optional<CorpusVocabularies>> GivenVocabularies(const Prepar
   if (!options.tokenizer.empty()) {
     HADAL_ASSIGN_OR_RETURN(const Vocabulary tokenizer, Vocabulary::Load(options.tokenizer));
     if (tokenizer.kind() != VocabularyKind::kTokenizer) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--tokenizer ", options.tokenizer,
-                       " is no tokenizer.json; give a SentencePiece model or dict.txt as --vocab"));
+      return InvalidArgumentError("--tokenizer ", options.tokenizer,
+                                  " is no tokenizer.json; give a SentencePiece model or dict.txt as --vocab");
     }
     return CorpusVocabularies{tokenizer, tokenizer};
   }
@@ -172,7 +171,7 @@ absl::StatusOr<std::optional<CorpusVocabularies>> GivenVocabularies(const Prepar
                          Vocabulary::Load(has_target ? options.target_vocabulary : options.source_vocabulary));
   for (const Vocabulary* vocabulary : {&source, &target}) {
     if (vocabulary->kind() != VocabularyKind::kTokenizer) continue;
-    return absl::InvalidArgumentError("a tokenizer.json is for plain text: give it as --tokenizer, with --monolingual");
+    return InvalidArgumentError("a tokenizer.json is for plain text: give it as --tokenizer, with --monolingual");
   }
   return CorpusVocabularies{std::move(source), std::move(target)};
 }
@@ -198,10 +197,10 @@ absl::StatusOr<int32_t> FindToken(const PrepareOptions& options, const Vocabular
                                   const char* use, const char* option) {
   const int32_t id = vocabulary.Id(token);
   if (!token.empty() && id < vocabulary.size() && vocabulary.Token(id) == token) return id;
-  return absl::InvalidArgumentError(absl::StrCat(
+  return InvalidArgumentError(
       options.tokenizer,
       token.empty() ? " and the tokenizer_config.json beside it do not say which token " : " has no ",
-      token.empty() ? "" : absl::StrCat("\"", Printable(token), "\", which "), use, "; name a token of it: ", option));
+      token.empty() ? "" : absl::StrCat("\"", Printable(token), "\", which "), use, "; name a token of it: ", option);
 }
 
 }  // namespace
@@ -223,10 +222,9 @@ absl::Status SetSpecialTokens(const PrepareOptions& options, const Vocabulary& v
   HADAL_ASSIGN_OR_RETURN(form.end_token, FindToken(options, vocabulary, end, "ends a document", "--end-token"));
   if (!added.empty() && added.back() == form.end_token) added.pop_back();
   if (added.size() > 1) {
-    return absl::InvalidArgumentError(absl::StrCat(options.tokenizer, ": its post-processor adds ", added.size(),
-                                                   " tokens to a text beside the one that ends it (",
-                                                   absl::StrJoin(added, ", "),
-                                                   "); one before the text is read. Is --end-token ", end, " right?"));
+    return InvalidArgumentError(options.tokenizer, ": its post-processor adds ", added.size(),
+                                " tokens to a text beside the one that ends it (", absl::StrJoin(added, ", "),
+                                "); one before the text is read. Is --end-token ", end, " right?");
   }
   form.start_token = added.empty() ? form.end_token : added[0];
   form.reserved_ids = false;
@@ -242,7 +240,7 @@ absl::Status SetSpecialTokens(const PrepareOptions& options, const Vocabulary& v
 
 absl::StatusOr<CorpusVocabularies> TrainVocabularies(const PrepareOptions& options, const Split& train,
                                                      const SplitSurvey& survey, std::ostream& out) {
-  // Of as many pairs as there are, or as are wanted, each text's quota.
+  // Of as many pairs as there are, or as are requested, each text's quota.
   const std::vector<int64_t> usable = survey.usable();
   std::vector<int64_t> counts = SamplingQuotas(usable, options.vocabulary_temperature);
   const bool words = options.training.algorithm == PieceAlgorithm::kWord;  // rare ones count only in the whole text
@@ -264,16 +262,15 @@ absl::Status CheckLanguages(const std::vector<Split>& splits) {
   for (const Split& split : splits) {
     for (const TextPair& pair : split.pairs) {
       if (pair.direction.target.empty()) {
-        return absl::InvalidArgumentError(absl::StrCat("--tags needs every text's languages, those of ",
-                                                       CorpusName(pair), " are not known; name texts by --list"));
+        return InvalidArgumentError("--tags needs every text's languages, those of ", CorpusName(pair),
+                                    " are not known; name texts by --list");
       }
       for (const std::string& language : {pair.direction.source, pair.direction.target}) {
         if (split.training) trained.insert(language);
         if (trained.contains(language)) continue;
-        return absl::InvalidArgumentError(absl::StrCat(split.name, ": ", CorpusName(pair),
-                                                       ": no training text is in \"", language,
-                                                       "\", so that its tag would be untrained; correct the "
-                                                       "direction, or leave the text out"));
+        return InvalidArgumentError(split.name, ": ", CorpusName(pair), ": no training text is in \"", language,
+                                    "\", so that its tag would be untrained; correct the "
+                                    "direction, or leave the text out");
       }
     }
   }

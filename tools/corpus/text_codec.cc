@@ -25,9 +25,9 @@ absl::StatusOr<std::vector<int32_t>> ParseIds(std::string_view text, int32_t voc
        absl::StrSplit(absl::string_view(text.data(), text.size()), absl::ByAnyChar(" \t"), absl::SkipEmpty())) {
     int32_t& id = ids.emplace_back();
     if (absl::SimpleAtoi(word, &id) && id >= 0 && id < vocabulary_size) continue;
-    return absl::InvalidArgumentError(absl::StrCat("\"", Printable({word.data(), word.size()}),
-                                                   "\" is no token id of the vocabulary; give numbers from 0 to ",
-                                                   vocabulary_size - 1, " with spaces between them"));
+    return InvalidArgumentError("\"", Printable({word.data(), word.size()}),
+                                "\" is no token id of the vocabulary; give numbers from 0 to ", vocabulary_size - 1,
+                                " with spaces between them");
   }
   return ids;
 }
@@ -43,7 +43,7 @@ absl::StatusOr<TextCodec> TextCodec::Open(const Vocabulary& vocabulary, CodecInp
   if (kind == CodecInput::kText && vocabulary.kind() == VocabularyKind::kTokenizer) {
     HADAL_ASSIGN_OR_RETURN(PythonService started, PythonService::Start("hadal_torch", {"tokenize"}));
     python.emplace(std::move(started));
-    if (!python->Ask(kLoad + vocabulary.contents()).ok()) return absl::InvalidArgumentError("");
+    if (!python->Ask(kLoad + vocabulary.contents()).ok()) return InvalidArgumentError("");
   }
   return TextCodec(vocabulary, kind, std::move(python));
 }
@@ -56,8 +56,7 @@ absl::StatusOr<std::vector<std::vector<int32_t>>> TextCodec::EncodeAll(const std
     for (const std::string& text : texts) AppendList(text, message);
     HADAL_ASSIGN_OR_RETURN(const std::string answer, python_->Ask(message));
     if (!answer.starts_with(kFailed)) return TokenListsFromBytes(answer);
-    return absl::InvalidArgumentError(
-        absl::StrCat("the tokenizer cannot encode the text: ", answer.substr(kFailed.size())));
+    return InvalidArgumentError("the tokenizer cannot encode the text: ", answer.substr(kFailed.size()));
   }
   std::vector<std::vector<int32_t>> lists;
   for (const std::string& text : texts) {
@@ -76,9 +75,7 @@ absl::StatusOr<std::vector<int32_t>> TextCodec::Encode(const std::string& text, 
 }
 
 absl::StatusOr<std::vector<int32_t>> TextCodec::Encode(const ParallelLine& line, const std::string& path, bool alone) {
-  if (!line.invalid.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(line.invalid, "; correct it, of another encoding with iconv"));
-  }
+  if (!line.invalid.empty()) return InvalidArgumentError(line.invalid, "; correct it, of another encoding with iconv");
   auto ids = line.has_ids ? ParseIds(line.target, vocabulary_.size()) : Encode(line.target, alone);
   if (ids.ok()) return ids;
   return absl::Status(ids.status().code(), absl::StrCat(path, ":", line.number, ": ", ids.status().message()));

@@ -1,6 +1,6 @@
 // Turns text into token ids and back with any vocabulary of hadal. A SentencePiece model and a dictionary do it
 // themselves; for a tokenizer.json the Python package `tokenizers` does it (hadal_torch's `tokenize`), in one child
-// process that lives as long as the codec. Special tokens in a text are text; none is added.
+// process that runs as long as the codec exists. Special tokens in a text are text; none is added.
 // Thread safety: one thread; a child uses all CPUs. Blocking: starting Python takes a quarter of a second.
 #pragma once
 

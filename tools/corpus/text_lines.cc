@@ -106,16 +106,6 @@ class TextStream : public std::istream {
   DecompressingBuffer buffer_;
 };
 
-bool TakeLists(std::string_view bytes, TokenLists& lists) {
-  size_t count = 0;
-  if (!TakeCount(bytes, sizeof(uint64_t), count)) return false;
-  lists.resize(count);
-  for (std::vector<int32_t>& list : lists) {
-    if (!TakeList(bytes, list)) return false;
-  }
-  return bytes.empty();
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<std::istream>> OpenText(const std::string& path) {
@@ -124,7 +114,7 @@ absl::StatusOr<std::unique_ptr<std::istream>> OpenText(const std::string& path) 
   if (file < 0 || fstat(file, &facts) != 0) return ErrnoStatus(errno, "open", path);
   if (!S_ISREG(facts.st_mode) && !S_ISFIFO(facts.st_mode) && isatty(file) == 0) {
     close(file);
-    return absl::InvalidArgumentError(absl::StrCat(path, " is a folder or a device; give a file or a pipe of text"));
+    return InvalidArgumentError(path, " is a folder or a device; give a file or a pipe of text");
   }
   return std::make_unique<TextStream>(file);
 }
@@ -152,7 +142,7 @@ constexpr FileKind kNotText[] = {
 
 absl::Status CheckIsPlainText(const std::string& name, absl::string_view first_line, std::istream& rest) {
   const auto refuse = [&](absl::string_view what, absl::string_view remedy) {
-    return absl::InvalidArgumentError(absl::StrCat(name, " is ", what, remedy));
+    return InvalidArgumentError(name, " is ", what, remedy);
   };
   for (const FileKind& kind : kNotText) {
     if (!absl::StartsWith(first_line, kind.first_bytes)) continue;
@@ -163,10 +153,9 @@ absl::Status CheckIsPlainText(const std::string& name, absl::string_view first_l
   }
   const bool is_index = absl::StartsWith(first_line, "MMIDIDX") || absl::StartsWith(first_line, "TNTIDX");
   if (is_index || (absl::EndsWith(name, ".bin") && PathExists(name.substr(0, name.size() - 4) + ".idx"))) {
-    return refuse(
-        "fairseq's binarised text",
-        "; give the text that fairseq-preprocess read (or print it with fairseq's scripts/read_binarized.py), "
-        "with --source-vocab and --target-vocab for its dict.txt files");
+    return refuse("fairseq's binarised text",
+                  "; give the text that fairseq-preprocess read (or print it with fairseq's "
+                  "scripts/read_binarized.py), with --source-vocab and --target-vocab for its dict.txt files");
   }
   const bool is_declaration = absl::StartsWith(first_line, "<?xml") && absl::StrContains(first_line, "?>");
   if (absl::StrContains(first_line.substr(0, 512), "<tmx") || (is_declaration && first_line.size() < 128)) {
@@ -182,9 +171,9 @@ absl::Status CheckIsPlainText(const std::string& name, absl::string_view first_l
 
 std::string UnknownWarning(const char* side, int64_t unknown, int64_t tokens) {
   if (10 * unknown <= tokens) return "";
-  return absl::StrCat("warning: ", 100 * unknown / tokens, "% of the ", side,
-                      " tokens are unknown: is this the text's vocabulary, and is the text segmented as it was for "
-                      "that?\n");
+  return absl::StrCat(
+      "warning: ", 100 * unknown / tokens, "% of the ", side,
+      " tokens are unknown: is this the text's vocabulary, and is the text segmented as it was for that?\n");
 }
 
 int64_t TextBytes(std::span<const std::string> paths) {
@@ -240,7 +229,7 @@ absl::StatusOr<bool> TextLines::Next(std::string& line) {
   HADAL_ASSIGN_OR_RETURN(const bool more, NextUnchecked(line));
   const std::string fault = more ? Fault(line) : "";
   if (fault.empty()) return more;
-  return absl::InvalidArgumentError(absl::StrCat(fault, "; convert it, for example with iconv"));
+  return InvalidArgumentError(fault, "; convert it, for example with iconv");
 }
 
 std::string TextLines::Fault(std::string_view text, int column) const {
@@ -260,9 +249,12 @@ std::string TokenListsToBytes(const TokenLists& lists) {
 }
 
 absl::StatusOr<TokenLists> TokenListsFromBytes(std::string_view bytes) {
-  TokenLists lists;
-  if (TakeLists(bytes, lists)) return lists;
-  return absl::InternalError("token lists are damaged; start every rank with the same binary");
+  size_t count = 0;
+  bool whole = TakeCount(bytes, sizeof(uint64_t), count);
+  TokenLists lists(count);
+  for (std::vector<int32_t>& list : lists) whole = whole && TakeList(bytes, list);
+  if (whole && bytes.empty()) return lists;
+  return InternalError("token lists are damaged; start every rank with the same binary");
 }
 
 }  // namespace hadal

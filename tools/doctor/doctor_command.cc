@@ -49,7 +49,7 @@ DeviceWatch::Options GpuWatch(const World& world) {
           }};
 }
 
-// What there is to know of the GPU that this rank would compute on, which becomes `found`.
+// The facts of the GPU that this rank would compute on; opens it as `found`.
 GpuFacts LookForGpu(const std::string& kind, const World& world, DoctorDevice& found) {
   if (kind == "cpu") return {};
   const DeviceWatch::Options options = GpuWatch(world);

@@ -60,10 +60,9 @@ class HostComparison {
         who.push_back(facts->rank);
         if (facts->threads > static_cast<int>(facts->cpus.size())) {
           Add(Severity::kWarning, {facts->rank},
-              absl::StrFormat(
-                  "%d threads on %d CPUs (%s): the launcher bound the rank. Try mpirun --bind-to none, or srun "
-                  "--cpus-per-task.",
-                  facts->threads, facts->cpus.size(), CpuList(facts->cpus)));
+              absl::StrFormat("%d threads on %d CPUs (%s): the launcher bound the rank. Try mpirun --bind-to none, or "
+                              "srun --cpus-per-task.",
+                              facts->threads, facts->cpus.size(), CpuList(facts->cpus)));
         }
       }
       if (threads > static_cast<int>(cpus.size())) {

@@ -88,11 +88,10 @@ class GpuComparison {
     for (auto& [place, ranks] : by_place) {
       if (ranks.size() < 2) continue;
       any = true;
-      comparison_.Add(
-          all ? Severity::kWarning : Severity::kBad, std::move(ranks),
-          absl::StrCat("share one GPU (", place,
-                       "): each has a part of its speed and memory, and messages go through the host. Start "
-                       "one rank per GPU (srun --ntasks-per-node equal to --gpus-per-node)."));
+      comparison_.Add(all ? Severity::kWarning : Severity::kBad, std::move(ranks),
+                      absl::StrCat("share one GPU (", place,
+                                   "): each has a part of its speed and memory, and messages go through the host. "
+                                   "Start one rank per GPU (srun --ntasks-per-node equal to --gpus-per-node)."));
     }
     return any;
   }
@@ -117,12 +116,10 @@ class GpuComparison {
     Group([](const DoctorFacts& facts) -> std::pair<Severity, std::string> {
       const cuda::CudaFacts& device = facts.gpu.device;
       if (!facts.gpu.found() || device.driver >= device.runtime) return {};
-      return {Severity::kWarning,
-              absl::StrCat(
-                  "the driver supports CUDA ", CudaVersionText(device.driver), ", older than this program's ",
-                  CudaVersionText(device.runtime),
-                  ": it runs by minor-version compatibility, which GPUs newer than the program's kernels do not have. "
-                  "Update the driver.")};
+      return {Severity::kWarning, absl::StrCat("the driver supports CUDA ", CudaVersionText(device.driver),
+                                               ", older than this program's ", CudaVersionText(device.runtime),
+                                               ": it runs by minor-version compatibility, which GPUs newer than the "
+                                               "program's kernels do not have. Update the driver.")};
     });
   }
 

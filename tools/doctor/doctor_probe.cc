@@ -234,7 +234,7 @@ std::string MeasurementsToJson(const RankMeasurements& measured) {
 absl::StatusOr<RankMeasurements> MeasurementsFromJson(const std::string& text) {
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_object() && json.contains("gflops")) return json.get<RankMeasurements>();
-  return absl::InternalError("a rank sent measurements that cannot be read; start every rank with the same binary");
+  return InternalError("a rank sent measurements that cannot be read; start every rank with the same binary");
 }
 
 }  // namespace hadal

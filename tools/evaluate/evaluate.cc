@@ -83,8 +83,8 @@ class Evaluator {
     HADAL_ASSIGN_OR_RETURN(const TextSplits splits,
                            options_.opus.empty() ? ReadCorporaList(options_.list) : FindOpusTexts(options_.opus));
     if (splits.test.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(options_.opus.empty() ? options_.list : options_.opus, " has no test sets; add test: [\"…\"]"));
+      return InvalidArgumentError(options_.opus.empty() ? options_.list : options_.opus,
+                                  " has no test sets; add test: [\"…\"]");
     }
     std::map<std::pair<std::string, std::string>, int64_t> pairs;
     if (!options_.train_corpus.empty()) {
@@ -99,17 +99,16 @@ class Evaluator {
       set.direction = text.direction;
       if (!options_.train_corpus.empty()) set.training_pairs = pairs[{text.direction.source, text.direction.target}];
       if (!stems.insert(set.stem).second) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            set.name, ": another test set's files have this name, too: ", set.stem, "; choose another domain"));
+        return InvalidArgumentError(set.name, ": another test set's files have this name, too: ", set.stem,
+                                    "; choose another domain");
       }
     }
     const auto is_there = [&](const TestSet& set) {
       return PathExists(JoinPath(options_.against, absl::StrCat(set.stem, ".hypothesis")));
     };
     if (!options_.against.empty() && std::ranges::none_of(sets_, is_there)) {
-      return absl::InvalidArgumentError(absl::StrCat("--against ", options_.against,
-                                                     " has no translation of these test sets (", sets_[0].stem,
-                                                     ".hypothesis); give the --out of another hadal evaluate"));
+      return InvalidArgumentError("--against ", options_.against, " has no translation of these test sets (",
+                                  sets_[0].stem, ".hypothesis); give the --out of another hadal evaluate");
     }
     std::vector<std::string> inputs = {options_.list};
     for (const TextPair& text : splits.test) inputs.insert(inputs.end(), {text.source, text.target});
@@ -200,7 +199,7 @@ class Evaluator {
       HADAL_ASSIGN_OR_RETURN(const std::string text, ReadFile(list, kMostBytes));
       const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
       if (!json.is_object() || !json.contains("written") || !json["written"].is_array()) {
-        return absl::InvalidArgumentError(absl::StrCat(list, " is not hadal evaluate's; choose another --out"));
+        return InvalidArgumentError(list, " is not hadal evaluate's; choose another --out");
       }
       for (const nlohmann::json& name : json["written"]) {
         if (name.is_string()) owned_.insert(name.get<std::string>());
@@ -212,8 +211,7 @@ class Evaluator {
       if (lstat(path.c_str(), &info) != 0) continue;
       HADAL_RETURN_IF_ERROR(CheckIsNoneOf(path, inputs));
       if (owned_.contains(name) && S_ISREG(info.st_mode)) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, " was not written by hadal evaluate; remove it, or choose another --out"));
+      return InvalidArgumentError(path, " was not written by hadal evaluate; remove it, or choose another --out");
     }
     return WriteList();  // what is written from here on is this command's, also if it is interrupted
   }
@@ -247,9 +245,9 @@ class Evaluator {
       const std::string& name = corpus.manifest().corpora[c];
       const absl::StatusOr<Direction> direction = ParseDirection(name.substr(0, name.find(' ')));
       if (!direction.ok()) {
-        return absl::InvalidArgumentError(absl::StrCat(
+        return InvalidArgumentError(
             "--train-corpus ", options_.train_corpus, ": its part \"", name,
-            "\" names no direction; give a corpus that hadal prepare --list or --opus made, or leave the option out"));
+            "\" names no direction; give a corpus that hadal prepare --list or --opus made, or leave the option out");
       }
       pairs[{direction->source, direction->target}] += of_corpus[c];
     }
@@ -264,13 +262,13 @@ class Evaluator {
     while (true) {
       HADAL_ASSIGN_OR_RETURN(const bool more, reader.Next(line));
       if (!more) break;
-      if (!line.invalid.empty()) return absl::InvalidArgumentError(line.invalid);
+      if (!line.invalid.empty()) return InvalidArgumentError(line.invalid);
       ++set.segments;
       set.empty_segments += line.empty ? 1 : 0;
       absl::StrAppend(&source, line.source, "\n");
       absl::StrAppend(&reference, line.target, "\n");
     }
-    if (set.segments == 0) return absl::InvalidArgumentError("the test set is empty; remove it from the list");
+    if (set.segments == 0) return InvalidArgumentError("the test set is empty; remove it from the list");
     set.key = absl::StrFormat("%s source %08x", how, Crc32c(source.data(), source.size(), 0));
     HADAL_RETURN_IF_ERROR(ReplaceFile(PathOf(set.stem, ".source"), source, "new"));
     return ReplaceFile(PathOf(set.stem, ".reference"), reference, "new");

@@ -19,9 +19,7 @@ absl::StatusOr<FileDescriptor> OpenForAppending(const std::string& path) {
   if (!file.valid()) return CreationError(errno, path);
   struct stat found = {};
   if (fstat(file.get(), &found) != 0) return ErrnoStatus(errno, "stat", path);
-  if (S_ISFIFO(found.st_mode)) {
-    return absl::FailedPreconditionError(absl::StrCat(path, " is a pipe, not a regular file; remove it"));
-  }
+  if (S_ISFIFO(found.st_mode)) return FailedPreconditionError(path, " is a pipe, not a regular file; remove it");
   return file;
 }
 

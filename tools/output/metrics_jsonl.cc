@@ -88,7 +88,7 @@ absl::StatusOr<FileDescriptor> CopyEarlierSteps(const std::string& path, int64_t
   const std::filesystem::file_status found = std::filesystem::symlink_status(path, error);
   const bool exists = found.type() != std::filesystem::file_type::not_found;
   if (exists && !std::filesystem::is_regular_file(found)) {
-    return absl::FailedPreconditionError(absl::StrCat(path, ": is not a regular file; move it away"));
+    return FailedPreconditionError(path, ": is not a regular file; move it away");
   }
   HADAL_RETURN_IF_ERROR(RemoveTree(own_path));
   HADAL_ASSIGN_OR_RETURN(FileDescriptor own, OpenForAppending(own_path));

@@ -10,7 +10,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "runtime/files.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
@@ -186,10 +185,8 @@ absl::StatusOr<RunRecord> ReadRun(const std::string& directory) {
     if (json.is_object()) AddRecord(json, run);
   }
   if (line.size() > kMostLineBytes) return ReadLineError(path, lines, line);
-  if (in.bad()) return absl::DataLossError(absl::StrCat(path, ": reading failed; check the disk"));
-  if (run.steps.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": has no step; has the run started?"));
-  }
+  if (in.bad()) return DataLossError(path, ": reading failed; check the disk");
+  if (run.steps.empty()) return InvalidArgumentError(path, ": has no step; has the run started?");
   ReadConfig(run);
   if (run.finish.empty()) run.failure = ReadFailure(directory);
   int64_t first_step = -1;

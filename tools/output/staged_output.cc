@@ -14,7 +14,6 @@
 #include <system_error>
 #include <thread>
 
-#include "absl/strings/str_cat.h"
 #include "runtime/locked_file.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
@@ -39,14 +38,14 @@ bool IsCheckpoint(const std::string& directory) {
 }
 
 absl::Status Foreign(const std::string& path, const OutputRules& rules) {
-  return absl::AlreadyExistsError(absl::StrCat(path, " already exists; ", rules.remedy));
+  return AlreadyExistsError(path, " already exists; ", rules.remedy);
 }
 
 absl::Status CheckNoLink(const std::string& path) {
   struct stat info;
   if (lstat(path.c_str(), &info) != 0 || !S_ISLNK(info.st_mode)) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "cannot write ", path, ": it is a symbolic link, which outputs do not follow; name the file itself"));
+  return FailedPreconditionError("cannot write ", path,
+                                 ": it is a symbolic link, which outputs do not follow; name the file itself");
 }
 
 // Whether `path` is a file that rules.is_own recognises.
@@ -132,13 +131,12 @@ absl::StatusOr<FileDescriptor> Lock(const std::string& folder, const std::string
   HADAL_RETURN_IF_ERROR(MakeDirectories(folder));
   absl::StatusOr<FileDescriptor> lock = OpenLocked(JoinPath(folder, kLockName));
   if (!absl::IsAborted(lock.status())) return lock;
-  return absl::AbortedError(
-      absl::StrCat("another process is writing ", target, "; wait until it ends, or choose another --out"));
+  return AbortedError("another process is writing ", target, "; wait until it ends, or choose another --out");
 }
 
 absl::Status RenameNew(const std::string& from, const std::string& to) {
   if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return absl::OkStatus();
-  if (errno == EEXIST) return absl::AlreadyExistsError(absl::StrCat(to, " already exists; choose another --out"));
+  if (errno == EEXIST) return AlreadyExistsError(to, " already exists; choose another --out");
   if (errno != EINVAL && errno != ENOSYS) return ErrnoStatus(errno, "create", to);
   return RenamePath(from, to);  // a file system without RENAME_NOREPLACE
 }
@@ -150,14 +148,13 @@ absl::Status CheckPlace(const std::string& path) {
   std::filesystem::path at = std::filesystem::weakly_canonical(DirectoryName(path), error) / BaseName(path);
   for (bool is_output = true; at.has_relative_path(); at = at.parent_path(), is_output = false) {
     if (!is_output && IsCheckpoint(at)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("cannot write ", path, ": ", at.native(),
-                       " is a checkpoint, which nothing may change; choose another place"));
+      return InvalidArgumentError("cannot write ", path, ": ", at.native(),
+                                  " is a checkpoint, which nothing may change; choose another place");
     }
     const bool is_run_name = std::ranges::find(kRunNames, at.filename()) != std::end(kRunNames);
     if (is_run_name && IsRun(at.parent_path())) {
-      return absl::InvalidArgumentError(absl::StrCat("cannot write ", path, ": ", at.native(), " is the run's in ",
-                                                     at.parent_path().native(), "; choose another place"));
+      return InvalidArgumentError("cannot write ", path, ": ", at.native(), " is the run's in ",
+                                  at.parent_path().native(), "; choose another place");
     }
   }
   return absl::OkStatus();
@@ -203,7 +200,7 @@ absl::StatusOr<StagedOutput> StagedOutput::Begin(const std::string& target) {
   const std::string folder = JoinPath(DirectoryName(target), BaseName(target) + ".partial");
   const absl::StatusOr<std::vector<std::string>> before = ListDirectory(folder);
   if (before.ok() && !before->empty() && !PathExists(JoinPath(folder, kLockName))) {
-    return absl::AlreadyExistsError(absl::StrCat(folder, " already exists; remove it, or choose another --out"));
+    return AlreadyExistsError(folder, " already exists; remove it, or choose another --out");
   }
   HADAL_ASSIGN_OR_RETURN(FileDescriptor lock, Lock(folder, target));
   StagedOutput output(std::move(lock), folder);

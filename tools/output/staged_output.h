@@ -44,7 +44,7 @@ absl::Status CheckOutput(const std::string& path, const OutputRules& rules);
 // `paths` must be a file that `rules.is_own` recognises. None may be a link.
 absl::Status CheckOutputs(const std::vector<std::string>& paths, const OutputRules& rules);
 
-// A path that is removed if a signal ends the process while the object lives. Does not remove it otherwise.
+// A path that is removed if a signal ends the process while the object exists. Does not remove it otherwise.
 class RemovedOnSignal {
  public:
   explicit RemovedOnSignal(std::string path);

@@ -259,8 +259,7 @@ bool TakeRecord(std::string_view& in, std::optional<std::string_view>& data) {
 absl::StatusOr<std::unique_ptr<TensorBoard>> TensorBoard::Open(const Options& options) {
   std::error_code error;
   std::filesystem::create_directories(options.directory, error);
-  if (error)
-    return absl::PermissionDeniedError(absl::StrCat(options.directory, ": cannot be created: ", error.message()));
+  if (error) return PermissionDeniedError(options.directory, ": cannot be created: ", error.message());
   const std::string name = EventsName(static_cast<int64_t>(WallSeconds()), HostName(), options.attempt);
   const std::string path = JoinPath(options.directory, name);
   const std::string own_path = JoinPath(options.directory, absl::StrCat(kEventsBeingWritten, options.attempt));

@@ -244,8 +244,8 @@ absl::StatusOr<TraceSteps> ParseTraceSteps(const std::string& text) {
       absl::SimpleAtoi(ends.back(), &steps.last) && steps.first >= 1 && steps.last >= steps.first) {
     return steps;
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--trace ", text, ": expected steps=FIRST-LAST or steps=STEP, e.g. --trace steps=100-102; steps count from 1"));
+  return InvalidArgumentError(
+      "--trace ", text, ": expected steps=FIRST-LAST or steps=STEP, e.g. --trace steps=100-102; steps count from 1");
 }
 
 std::string TraceToJson(const RunTrace& trace) { return Writer(trace).Write(); }

@@ -5,7 +5,7 @@
 //   training the vocabulary  12s                                   (total unknown)
 // On a terminal the line updates itself and disappears at the end. Elsewhere a line is written after five seconds, then
 // once a minute.
-// While it lives, nothing else may write to the terminal.
+// While it exists, nothing else may write to the terminal.
 // Thread safety: Advance may be called by any thread. Non-blocking, except that the destructor waits for the thread.
 #pragma once
 

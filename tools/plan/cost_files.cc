@@ -238,10 +238,10 @@ double ProductSeconds(const Machine& machine, double m, double n, double k, doub
 
 absl::StatusOr<std::unique_ptr<StepCosts>> MakeRooflineCosts(const Machine& machine) {
   if (machine.peak_flops <= 0 || machine.memory_bytes_per_second <= 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgumentError(
         machine.name,
         " is described without the rates of its devices (peak_tflops of its precision, "
-        "memory_gb_per_second); measure them with `hadal bench profile --out FILE` and give --profile FILE"));
+        "memory_gb_per_second); measure them with `hadal bench profile --out FILE` and give --profile FILE");
   }
   return std::make_unique<RooflineCosts>(machine);
 }
@@ -273,9 +273,9 @@ absl::Status FollowPreparedCorpus(TrainOptions& options) {
   const std::string path = options.train_data + ".json";
   const absl::StatusOr<std::string> json = ReadFile(path, kMostManifestBytes);
   if (!json.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the vocabulary's size comes from the prepared corpus data.train = \"", options.train_data,
-                     "\", which cannot be read (", json.status().message(), "). Prepare it, or give --vocabulary N."));
+    return InvalidArgumentError("the vocabulary's size comes from the prepared corpus data.train = \"",
+                                options.train_data, "\", which cannot be read (", json.status().message(),
+                                "). Prepare it, or give --vocabulary N.");
   }
   HADAL_ASSIGN_OR_RETURN(const CorpusManifest manifest, ManifestFromJson(*json, path));
   return FollowCorpus(manifest, options);

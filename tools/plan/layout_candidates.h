@@ -8,7 +8,7 @@
 //                      halves pending, are combined with no recomputation only
 //   micro-batches      1/8 to 8 times the config's tokens, none smaller than the longest sentence that fits now. The
 //                      tokens of a step remain the config's: of half as large micro-batches there are twice as many
-//   recompute          as little as the memory asks: the search finds it
+//   recompute          as little as the memory requires: the search finds it
 //   sharding           of the optimizer's state over replicas, or none
 // Threads: pure.
 #pragma once

@@ -332,11 +332,11 @@ absl::Status Search::Refusal() {
   const std::string with = kept.empty() ? "" : absl::StrCat(" with ", kept);
   if (nearest_.empty()) {
     if (!refused_.ok()) return refused_;
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgumentError(
         "no layout of ", machine_.devices(), " devices", with, " divides this model of ", model_.sublayers.size(),
         " sublayers and ", options_.batch.micro_batches,
         " micro-batch(es): stages x replicas are the devices, each replica needs a micro-batch, each chunk a sublayer.",
-        kept.empty() ? " Use fewer devices or more micro-batches." : FieldsInTheWay()));
+        kept.empty() ? " Use fewer devices or more micro-batches." : FieldsInTheWay());
   }
   const auto gib = [](int64_t bytes) { return absl::StrFormat("%.2f GiB", static_cast<double>(bytes) / kGib); };
   std::string text = absl::StrCat("no layout of this run", with, " fits ", machine_.devices(), " device(s) of ",
@@ -345,7 +345,7 @@ absl::Status Search::Refusal() {
     absl::StrAppend(&text, &large == &nearest_.front() ? " " : "; ", InWords(large.layout), ": stage ",
                     large.fullest.stage, " needs ", gib(large.fullest.bytes), " of ", gib(large.room));
   }
-  return absl::ResourceExhaustedError(absl::StrCat(text, ".", FieldsInTheWay(), NodesThatFit()));
+  return ResourceExhaustedError(text, ".", FieldsInTheWay(), NodesThatFit());
 }
 
 // The kind of device decides the types of a run's numbers, unless the run does.
@@ -353,10 +353,10 @@ absl::Status CheckPrecision(const TrainOptions& options, const Machine& machine)
   const bool half = machine.precision == Precision::kBf16;
   if (options.precision == TrainingPrecision::kAuto) return absl::OkStatus();
   if (options.precision == (half ? TrainingPrecision::kBf16 : TrainingPrecision::kFp32)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("the run sets another precision than the machine \"", machine.name,
-                   "\", whose description has precision: \"", half ? "bf16" : "fp32",
-                   "\". Leave the run's precision at \"auto\", or pipeline one layout of it with --device cuda."));
+  return InvalidArgumentError(
+      "the run sets another precision than the machine \"", machine.name, "\", whose description has precision: \"",
+      half ? "bf16" : "fp32",
+      "\". Leave the run's precision at \"auto\", or pipeline one layout of it with --device cuda.");
 }
 
 }  // namespace

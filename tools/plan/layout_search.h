@@ -26,7 +26,7 @@
 namespace hadal {
 
 struct SearchOptions {
-  int top = 5;  // number of layouts wanted
+  int top = 5;  // number of layouts listed
   KeptFields kept;
 };
 
@@ -44,7 +44,7 @@ struct LayoutSearch {
 // Errors: ResourceExhausted if nothing fits, with the layouts that need the fewest bytes, the number of nodes that
 // would suffice, and the kept fields without which a layout fits; InvalidArgument if the devices cannot be divided over
 // this model, with the kept fields without which they can, or if the run's precision is not the machine's; the costs',
-// if they know none of the micro-batches.
+// if they have none of the micro-batches.
 absl::StatusOr<LayoutSearch> SearchLayouts(const TrainOptions& options, const Machine& machine, const StepCosts& costs,
                                            int threads, const SearchOptions& search);
 

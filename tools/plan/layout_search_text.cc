@@ -85,8 +85,8 @@ void AppendRanking(const LayoutSearch& search, std::string& text) {
   }
   absl::StrAppend(&text,
                   "micro-batches: of a step, all replicas together, x target tokens; recompute: of the sublayers; "
-                  "idle: of the ranks' time before the "
-                  "update;\nMFU: operations without recomputation over the devices' peak; memory: fullest device\n");
+                  "idle: of the ranks' time before the update;\nMFU: operations without recomputation over the "
+                  "devices' peak; memory: fullest device\n");
 }
 
 const NamedPart& LargestLoss(const LayoutPrediction& layout) {
@@ -124,22 +124,21 @@ void AppendBest(const LayoutSearch& search, const SearchText& about, std::string
       "bottleneck: stage %d computes %s (%s of it repeats forward passes); besides computing, most goes to %s: %s\n",
       best.busiest_stage, Milliseconds(best.busy_seconds[best.busiest_stage]), Milliseconds(recompute), loss.name,
       loss.remedy);
-  absl::StrAppendFormat(
-      &text,
-      "bounds: %s with every device at its peak (%.1f%% of this step), %s with every device busy at these "
-      "costs (%.1f%%)\n",
-      Milliseconds(search.perfect_seconds), 100 * search.perfect_seconds / best.step_seconds,
-      Milliseconds(search.roofline_seconds), 100 * search.roofline_seconds / best.step_seconds);
+  absl::StrAppendFormat(&text,
+                        "bounds: %s with every device at its peak (%.1f%% of this step), %s with every device busy at "
+                        "these costs (%.1f%%)\n",
+                        Milliseconds(search.perfect_seconds), 100 * search.perfect_seconds / best.step_seconds,
+                        Milliseconds(search.roofline_seconds), 100 * search.roofline_seconds / best.step_seconds);
   AppendMemory(search.best.front(), text);
   absl::StrAppendFormat(&text, "calls: at most %s sends and receives of a rank in a step\n",
                         HumanCount(std::llround(best.calls)));
   const int64_t steps = about.options.stop.steps;
   if (steps > 0) {
     const double days = static_cast<double>(steps) * best.step_seconds / kSecondsADay;
-    absl::StrAppendFormat(&text,
-                          "run: %s steps take %.2f days, %.0f device-days: a prediction, without data, validation "
-                          "and checkpoints\n",
-                          HumanCount(steps), days, days * about.machine.devices());
+    absl::StrAppendFormat(
+        &text,
+        "run: %s steps take %.2f days, %.0f device-days: a prediction, without data, validation and checkpoints\n",
+        HumanCount(steps), days, days * about.machine.devices());
   }
   if (search.best.front().cluster) absl::StrAppend(&text, ToText(*search.best.front().cluster));
   absl::StrAppend(&text, "arguments for this layout, after the configs:\n", LayoutArguments(search.best.front()), "\n");

@@ -100,8 +100,8 @@ constexpr int kMostRanks = 1 << 16;
 absl::StatusOr<PlanReport> ReportOfConfig(const PlanArguments& arguments, const TrainOptions& options) {
   const int64_t asked = int64_t{std::max(1, options.pipeline.stages)} * options.pipeline.replicas;
   if (arguments.ranks == 0 && asked > kMostRanks) {
-    return absl::InvalidArgumentError(absl::StrCat("pipeline.stages x pipeline.replicas = ", asked,
-                                                   " ranks, more than hadal has (", kMostRanks, ")"));
+    return InvalidArgumentError("pipeline.stages x pipeline.replicas = ", asked, " ranks, more than hadal has (",
+                                kMostRanks, ")");
   }
   const int ranks = arguments.ranks > 0 ? arguments.ranks : static_cast<int>(asked);
   const int threads = arguments.threads > 0 ? arguments.threads : std::max(1, options.pipeline.threads);
@@ -110,7 +110,7 @@ absl::StatusOr<PlanReport> ReportOfConfig(const PlanArguments& arguments, const 
     return MakePlanReport(options, ranks, Stream::ForLayouts(DeviceKind::kCuda, threads), rate);
   }
   if (options.precision == TrainingPrecision::kBf16 || options.precision == TrainingPrecision::kTf32) {
-    return absl::InvalidArgumentError(
+    return InvalidArgumentError(
         "device.precision needs a GPU: plan with --device cuda or --machine, or set it to \"auto\" or \"fp32\"");
   }
   const Stream stream = Stream::Cpu(threads);

@@ -275,18 +275,17 @@ void AppendTime(const PlanReport& report, std::string& text) {
   }
   double madds = 0;  // of the model's forward; the backward has twice as many
   for (const double cost : report.pipeline.costs) madds += cost * report.pipeline.step_micro_batches;
-  absl::StrAppendFormat(
-      &text,
-      "\ntime      %.0f GFLOP/s per rank (%s): a step takes %.0f ms%s, %s target tokens/s, %.4g model TFLOP/s; "
-      "optimizer %s\n",
-      report.rate.gflops,
-      report.prediction      ? "of the profile; times are from its costs, not from this rate"
-      : report.rate.measured ? "measured here, products alone"
-                             : "given",
-      1e3 * report.step_seconds, report.prediction ? "" : " at least",
-      HumanRate(StepTokens(report) / report.step_seconds), 6e-12 * madds / report.step_seconds,
-      report.optimizer_seconds > 0 ? absl::StrFormat("%.0f ms of it", 1e3 * report.optimizer_seconds)
-                                   : std::string("not counted"));
+  absl::StrAppendFormat(&text,
+                        "\ntime      %.0f GFLOP/s per rank (%s): a step takes %.0f ms%s, %s target tokens/s, %.4g "
+                        "model TFLOP/s; optimizer %s\n",
+                        report.rate.gflops,
+                        report.prediction      ? "of the profile; times are from its costs, not from this rate"
+                        : report.rate.measured ? "measured here, products alone"
+                                               : "given",
+                        1e3 * report.step_seconds, report.prediction ? "" : " at least",
+                        HumanRate(StepTokens(report) / report.step_seconds), 6e-12 * madds / report.step_seconds,
+                        report.optimizer_seconds > 0 ? absl::StrFormat("%.0f ms of it", 1e3 * report.optimizer_seconds)
+                                                     : std::string("not counted"));
   absl::StrAppendFormat(&text, "bubble    %.1f%% of the ranks' time (replay of the schedule with these costs)\n",
                         100 * report.bubble);
 }

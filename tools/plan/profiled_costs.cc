@@ -37,7 +37,7 @@ class ProfiledCosts : public StepCosts {
     for (const SublayerRecord& record : plan.sublayers) {
       const auto found = of_kind.find(ProfiledKind(record));
       if (found == of_kind.end()) {
-        return absl::NotFoundError(absl::StrCat("the profile has no cost of a ", ProfiledKind(record), " sublayer"));
+        return NotFoundError("the profile has no cost of a ", ProfiledKind(record), " sublayer");
       }
       seconds.push_back(found->second);
     }
@@ -77,9 +77,8 @@ class ProfiledCosts : public StepCosts {
       if (costs.source_tokens() == capacity.source_rows && costs.target_tokens() == capacity.target_rows) return &costs;
       absl::StrAppend(&there, there.empty() ? "" : ", ", costs.source_tokens(), "/", costs.target_tokens());
     }
-    return absl::NotFoundError(absl::StrCat("the profile has no micro-batches of ", capacity.source_rows,
-                                            " source and ", capacity.target_rows, " target tokens, only ", there,
-                                            "; measure again with these"));
+    return NotFoundError("the profile has no micro-batches of ", capacity.source_rows, " source and ",
+                         capacity.target_rows, " target tokens, only ", there, "; measure again with these");
   }
 
   const config::Profile profile_;
@@ -116,8 +115,7 @@ absl::StatusOr<config::Profile> LoadProfile(const std::string& file) {
   config::Profile profile;
   HADAL_RETURN_IF_ERROR(LoadMessage(file, profile));
   if (profile.capacities().empty() || !profile.has_gflops()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(file, ": has no costs; make a profile with `hadal bench profile --out FILE`"));
+    return InvalidArgumentError(file, ": has no costs; make a profile with `hadal bench profile --out FILE`");
   }
   return profile;
 }
@@ -146,8 +144,8 @@ absl::StatusOr<std::unique_ptr<StepCosts>> MakeProfiledCosts(const config::Profi
                  absl::StrCat("[", absl::StrJoin(model.adaptive_cutoffs.span(), ", "), "]")}};
   for (const auto& field : fields) {
     if (field.measured == field.asked) continue;
-    return absl::InvalidArgumentError(absl::StrCat("the profile was measured with ", field.name, field.measured,
-                                                   ", this model has ", field.asked, "; measure it with this model"));
+    return InvalidArgumentError("the profile was measured with ", field.name, field.measured, ", this model has ",
+                                field.asked, "; measure it with this model");
   }
   return std::make_unique<ProfiledCosts>(profile, machine);
 }

@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "runtime/files.h"
@@ -24,8 +23,8 @@ namespace {
 absl::Status SlowDown(const SimulateOptions& options, ReplayCosts& costs) {
   for (const SlowRank& slow : options.slow_ranks) {
     if (slow.rank < 0 || slow.rank >= options.shape.stages || !(slow.factor > 0) || !std::isfinite(slow.factor)) {
-      return absl::InvalidArgumentError(absl::StrCat("slow rank ", slow.rank, "=", slow.factor, ": ranks are 0 … ",
-                                                     options.shape.stages - 1, " and factors positive"));
+      return InvalidArgumentError("slow rank ", slow.rank, "=", slow.factor, ": ranks are 0 … ",
+                                  options.shape.stages - 1, " and factors positive");
     }
     for (int chunk = 0; chunk < options.shape.chunks; ++chunk) {
       const int g = options.shape.GlobalChunk(slow.rank, chunk);
@@ -61,11 +60,10 @@ std::vector<LinkCost> LinkCosts(const SimulateOptions& options) {
 absl::Status CheckMessages(const SimulateOptions& options) {
   const int borders = options.shape.global_chunks() - 1;
   if (!options.message_bytes.empty() && std::ssize(options.message_bytes) != borders) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a simulation needs ", borders, " message sizes, got ", options.message_bytes.size()));
+    return InvalidArgumentError("a simulation needs ", borders, " message sizes, got ", options.message_bytes.size());
   }
   if (options.pipelines_per_node < 1 || options.ranks_per_node < 0 || !(options.tail_seconds >= 0)) {
-    return absl::InvalidArgumentError("pipelines per node must be ≥ 1, ranks per node and the tail ≥ 0");
+    return InvalidArgumentError("pipelines per node must be ≥ 1, ranks per node and the tail ≥ 0");
   }
   return absl::OkStatus();
 }
@@ -97,16 +95,16 @@ absl::StatusOr<SlowRank> ParseSlowRank(const std::string& text) {
   if (parts.size() == 2 && absl::SimpleAtoi(parts[0], &slow.rank) && absl::SimpleAtod(parts[1], &slow.factor)) {
     return slow;
   }
-  return absl::InvalidArgumentError(absl::StrCat("--slow-rank ", text, ": expected RANK=FACTOR, e.g. 3=1.5"));
+  return InvalidArgumentError("--slow-rank ", text, ": expected RANK=FACTOR, e.g. 3=1.5");
 }
 
 absl::Status CheckPasses(const ScheduleShape& shape) {
   constexpr int64_t kMostPasses = int64_t{1} << 24;  // half a minute and some GiB
   const int64_t chunks = int64_t{shape.stages} * shape.chunks, passes = chunks * shape.micro_batches;
   if (passes <= kMostPasses) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      chunks, " chunks x ", shape.micro_batches, " micro-batches are ", passes, " passes to replay; at most ",
-      kMostPasses, ": use fewer micro-batches; the bubble is inversely proportional to them"));
+  return InvalidArgumentError(chunks, " chunks x ", shape.micro_batches, " micro-batches are ", passes,
+                              " passes to replay; at most ", kMostPasses,
+                              ": use fewer micro-batches; the bubble is inversely proportional to them");
 }
 
 absl::StatusOr<SimulateOptions> CostsOf(const Arguments& arguments) {
@@ -184,9 +182,9 @@ absl::StatusOr<Simulation> Simulate(const SimulateOptions& options) {
   HADAL_ASSIGN_OR_RETURN(const std::vector<RankProgram> programs, MakeSchedules(options.kind, options.shape));
   if (std::ssize(costs.forward_seconds) != options.shape.global_chunks() ||
       costs.backward_seconds.size() != costs.forward_seconds.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("a simulation needs ", options.shape.global_chunks(),
-                                                   " forward and backward costs, got ", costs.forward_seconds.size(),
-                                                   " and ", costs.backward_seconds.size()));
+    return InvalidArgumentError("a simulation needs ", options.shape.global_chunks(),
+                                " forward and backward costs, got ", costs.forward_seconds.size(), " and ",
+                                costs.backward_seconds.size());
   }
   HADAL_RETURN_IF_ERROR(CheckMessages(options));
   HADAL_RETURN_IF_ERROR(SlowDown(options, costs));
@@ -211,7 +209,7 @@ absl::StatusOr<SimulateOptions> SimulateOptionsFromPlan(const std::string& json,
   });
   if (!whole || !plan.value("schedule", nlohmann::json()).is_string() ||
       !plan.value("stages", nlohmann::json()).is_array()) {
-    return absl::InvalidArgumentError(absl::StrCat(name, ": is not output of `hadal plan --json`"));
+    return InvalidArgumentError(name, ": is not output of `hadal plan --json`");
   }
   SimulateOptions options{.outstanding_sends = plan["outstanding_sends"].get<int>()};
   HADAL_ASSIGN_OR_RETURN(options.kind, ParseScheduleKind(plan["schedule"].get<std::string>()));
@@ -221,10 +219,9 @@ absl::StatusOr<SimulateOptions> SimulateOptionsFromPlan(const std::string& json,
   options.gap_seconds = NumberOr0(plan, "gap_seconds");
   for (const nlohmann::json& chunk : plan["stages"]) {
     if (!IsNumber(chunk, "forward_seconds") || !IsNumber(chunk, "backward_seconds")) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          name, ": stage ", options.forward_seconds.size(),
-          " has no forward_seconds and backward_seconds: the plan was made without the device's speed. Make "
-          "it with --gflops N, --profile FILE or --machine FILE."));
+      return InvalidArgumentError(name, ": stage ", options.forward_seconds.size(),
+                                  " has no forward_seconds and backward_seconds: the plan was made without the "
+                                  "device's speed. Make it with --gflops N, --profile FILE or --machine FILE.");
     }
     options.forward_seconds.push_back(chunk["forward_seconds"].get<double>());
     options.backward_seconds.push_back(chunk["backward_seconds"].get<double>());
@@ -247,8 +244,8 @@ absl::StatusOr<SimulateOptions> SimulateOptionsFromPlan(const std::string& json,
 absl::StatusOr<SimulateOptions> SimulateOptionsFromRun(const std::string& directory) {
   HADAL_ASSIGN_OR_RETURN(const RunRecord run, ReadRun(directory));
   if (!run.layout || run.trace_path.empty()) {
-    return absl::NotFoundError(absl::StrCat(directory, ": has no ", run.layout ? "trace" : "readable config",
-                                            "; train with --trace steps=A-B"));
+    return NotFoundError(directory, ": has no ", run.layout ? "trace" : "readable config",
+                         "; train with --trace steps=A-B");
   }
   constexpr int64_t kMostTraceBytes = int64_t{1} << 31;
   HADAL_ASSIGN_OR_RETURN(const std::string trace, ReadFile(run.trace_path, kMostTraceBytes));

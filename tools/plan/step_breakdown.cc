@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "pipeline/options/grid_shape.h"
@@ -94,9 +93,7 @@ absl::StatusOr<BrokenDownReplay> BreakDownStep(const std::vector<RankProgram>& p
 }
 
 absl::StatusOr<std::vector<TracedCosts>> CostsFromTrace(const std::string& trace, const LayoutRecord& layout) {
-  const auto damaged = [](absl::string_view why) {
-    return absl::DataLossError(absl::StrCat("the trace cannot be read: ", why));
-  };
+  const auto damaged = [](absl::string_view why) { return DataLossError("the trace cannot be read: ", why); };
   if (!absl::StrContains(trace, "\"traceEvents\":[\n")) return damaged("it has no list of events, one a line");
   std::vector<TracedCosts> all;
   try {
@@ -111,7 +108,7 @@ absl::StatusOr<std::vector<TracedCosts>> CostsFromTrace(const std::string& trace
   } catch (const Json::exception& error) {
     return damaged(error.what());
   }
-  if (all.empty()) return absl::NotFoundError("the trace has no step with every chunk's forward and backward passes");
+  if (all.empty()) return NotFoundError("the trace has no step with every chunk's forward and backward passes");
   return all;
 }
 

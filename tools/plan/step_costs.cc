@@ -19,11 +19,11 @@ LinkRate MakeLink(const config::Link& link) {
 
 absl::StatusOr<Machine> MakeMachine(const config::Machine& description) {
   if (!description.has_memory_gib()) {
-    return absl::InvalidArgumentError("memory_gib is not set; give the memory of one device");
+    return InvalidArgumentError("memory_gib is not set; give the memory of one device");
   }
   if (description.reserved_gib() >= description.memory_gib()) {
-    return absl::InvalidArgumentError(absl::StrCat("reserved_gib = ", description.reserved_gib(),
-                                                   " leaves nothing of memory_gib = ", description.memory_gib()));
+    return InvalidArgumentError("reserved_gib = ", description.reserved_gib(),
+                                " leaves nothing of memory_gib = ", description.memory_gib());
   }
   const bool bf16 = description.precision() == "bf16";
   const config::MatmulRate& matmul = bf16 ? description.bf16() : description.fp32();

@@ -5,7 +5,6 @@
 #include <memory>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "pipeline/layout/pipeline_layout.h"
 #include "runtime/check.h"
@@ -170,8 +169,8 @@ absl::Status FollowRecord(const RunRecord& run, const LoadedCosts& costs, ModelO
   model.target_vocabulary = run.target_vocabulary;
   if (model.target_vocabulary > 0) return absl::OkStatus();
   if (!costs.profile) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(run.directory, ": the sizes of its vocabularies are not recorded; give a profile of its model"));
+    return InvalidArgumentError(run.directory,
+                                ": the sizes of its vocabularies are not recorded; give a profile of its model");
   }
   model.source_vocabulary = costs.profile->model().source_vocabulary();
   model.target_vocabulary = costs.profile->model().target_vocabulary();

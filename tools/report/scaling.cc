@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "runtime/check.h"
 #include "runtime/run_directory.h"
+#include "runtime/status_macros.h"
 #include "tools/config/config_schema.h"
 
 namespace hadal {
@@ -42,19 +43,17 @@ ScalingKind KindOf(const std::vector<ScalingRow>& rows) {
 }
 
 absl::Status CheckComparable(const std::vector<RunRecord>& runs, const std::vector<RunSummary>& summaries) {
-  if (runs.size() < 2) return absl::InvalidArgumentError("scaling needs two runs or more");
+  if (runs.size() < 2) return InvalidArgumentError("scaling needs two runs or more");
   for (size_t i = 0; i < runs.size(); ++i) {
     if (runs[i].model != runs[0].model) {
-      return absl::InvalidArgumentError(absl::StrCat("scaling compares runs of one model, but ", runs[0].directory,
-                                                     " is ", runs[0].model, " and ", runs[i].directory, " is ",
-                                                     runs[i].model));
+      return InvalidArgumentError("scaling compares runs of one model, but ", runs[0].directory, " is ", runs[0].model,
+                                  " and ", runs[i].directory, " is ", runs[i].model);
     }
     if (const std::string difference = DifferenceBesideLayout(runs[0], runs[i]); !difference.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat("scaling compares layouts of one run, but ", difference));
+      return InvalidArgumentError("scaling compares layouts of one run, but ", difference);
     }
     if (!summaries[i].parts) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(runs[i].directory, ": no step has stage times; set logging.every_steps"));
+      return InvalidArgumentError(runs[i].directory, ": no step has stage times; set logging.every_steps");
     }
   }
   return absl::OkStatus();
@@ -74,8 +73,7 @@ const char* RemedyOf(const TimePart& part) {
   if (name == "unexplained") return "what no clock has measured: a busy host, paging, logging";
   if (name == "compute slower than profiled")
     return "shared caches and memory bandwidth, lower clocks, a slow device; a profile of as many ranks at once "
-           "separates the first from "
-           "the others";
+           "separates the first from the others";
   return "compute takes longer than on fewer cores: shared caches and memory bandwidth, lower clocks, more ranks than "
          "cores";
 }

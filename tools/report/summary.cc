@@ -124,7 +124,7 @@ void AddReportCommand(Command app, int& exit_code) {
                     "Path of the .html, .json and .md (default: report in the first run)");
   AddCostFlags(command, "its predictions are shown next to the measurements", arguments->costs);
   command.Runs([arguments, &exit_code] {
-    for (const std::string& run : arguments->runs) {  // before Python and its packages are asked for
+    for (const std::string& run : arguments->runs) {  // before Python and its packages are checked
       const absl::Status opened = OpenFile(JoinPath(run, kMetricsName)).status();
       if (!opened.ok()) {
         exit_code = EndTool("report", opened);

@@ -57,9 +57,8 @@ SummaryTable RunsTable(const Summary& summary) {
       .columns = {"run", "ranks x threads", "steps", "last nll", "best validation nll", "last score", "step (ms)",
                   "target tokens/s", "outside steps (ms per step)", "slowest stage", "ended"},
       .note =
-          "nll: nats per target token, without label smoothing. Times are means over the steady "
-          "steps: without the first and without skipped ones. Outside steps: data, metrics, "
-          "validation and checkpoints."};
+          "nll: nats per target token, without label smoothing. Times are means over the steady steps: without the "
+          "first and without skipped ones. Outside steps: data, metrics, validation and checkpoints."};
   for (size_t i = 0; i < summary.runs.size(); ++i) {
     const RunRecord& run = summary.runs[i];
     const RunSummary& times = summary.summaries[i];
@@ -164,15 +163,14 @@ SummaryTable StagesTable(const RunRecord& run, const RunSummary& times) {
 }
 
 SummaryTable MemoryTable(const RunRecord& run, const RunSummary& times) {
-  SummaryTable table{
-      .name = "memory",
-      .run = run.name,
-      .title = absl::StrCat("Memory of each stage: ", run.name),
-      .columns = {"stage", "arena, planned (MiB)", "held between steps (MiB)", "with allowance, planned (MiB)",
-                  "peak resident (MiB)", "peak / planned"},
-      .note =
-          "Held: memory that the system cannot reclaim. The peak is inside a step, with packing buffers of products, "
-          "and file pages (program, libraries, corpus), which belong to the page cache."};
+  SummaryTable table{.name = "memory",
+                     .run = run.name,
+                     .title = absl::StrCat("Memory of each stage: ", run.name),
+                     .columns = {"stage", "arena, planned (MiB)", "held between steps (MiB)",
+                                 "with allowance, planned (MiB)", "peak resident (MiB)", "peak / planned"},
+                     .note =
+                         "Held: memory that the system cannot reclaim. The peak is inside a step, with packing buffers "
+                         "of products, and file pages (program, libraries, corpus), which belong to the page cache."};
   for (size_t stage = 0; stage < times.memory.size(); ++stage) {
     const StageMemory& memory = times.memory[stage];
     const int64_t planned = memory.arena_bytes + MemoryAllowance::Bytes(run.threads);

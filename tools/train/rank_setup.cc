@@ -95,8 +95,7 @@ class Comparison {
  private:
   template <typename... How>
   absl::Status Differ(const std::vector<int>& others, const char* what, const How&... how) const {
-    return absl::InvalidArgumentError(
-        absl::StrCat(DescribeRanks(others, hosts_), ": ", what, " than rank 0's on ", hosts_[0], how...));
+    return InvalidArgumentError(DescribeRanks(others, hosts_), ": ", what, " than rank 0's on ", hosts_[0], how...);
   }
   template <typename Predicate>
   std::vector<int> RanksThat(const Predicate& predicate) const {
@@ -152,7 +151,7 @@ std::string Pack(const RankSetup& facts) {
 
 absl::StatusOr<RankSetup> Unpack(std::string_view bytes) {
   std::string json, message;
-  if (!TakeList(bytes, json)) return absl::InternalError("a rank sent facts that cannot be read");
+  if (!TakeList(bytes, json)) return InternalError("a rank sent facts that cannot be read");
   RankSetup facts;
   HADAL_ASSIGN_OR_RETURN(facts.rank, FactsFromJson(json));
   int code = 0;

@@ -92,11 +92,11 @@ absl::Status CheckOrder(const FoundCheckpoint& found, const config::RunConfig& b
   };
   const auto changed = std::find_if(differences.begin(), differences.end(), orders);
   if (changed == differences.end()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(found.checkpoint.directory,
-                   " is of an older hadal and does not say what was read of the training data, and ", changed->field,
-                   " has changed since. Resume once without that change, or give --reset data to read the data from "
-                   "their beginning."));
+  return InvalidArgumentError(found.checkpoint.directory,
+                              " is of an older hadal and does not say what was read of the training data, and ",
+                              changed->field,
+                              " has changed since. Resume once without that change, or give --reset data to read the "
+                              "data from their beginning.");
 }
 
 // An older hadal added up to 3 replicas as now, and more in another order: 0.
@@ -112,10 +112,9 @@ absl::Status CheckSettings(const TrainArguments& arguments, const FoundCheckpoin
   const std::string& directory = found.checkpoint.directory;
   config::RunConfig before;
   if (const absl::Status read = MergeConfigText(found.manifest.config_text, directory, before); !read.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        read.message(),
-        " This run was started by another version of hadal, whose config this one does not read. It cannot "
-        "be resumed: start over with --resume never, or in another --run-dir."));
+    return InvalidArgumentError(read.message(),
+                                " This run was started by another version of hadal, whose config this one does not "
+                                "read. It cannot be resumed: start over with --resume never, or in another --run-dir.");
   }
   SetSumGroups(before);
   HADAL_ASSIGN_OR_RETURN(const std::string difference, ChangesToAccept(before, config));
@@ -128,21 +127,19 @@ absl::Status CheckSettings(const TrainArguments& arguments, const FoundCheckpoin
   const absl::Status fits = CompareParameters(found.manifest.parameters, model);
   const std::string way_on = fits.ok() ? "Give --accept-changes to resume all the same"
                                        : absl::StrCat("It cannot: ", fits.message(), ". Give the settings of before");
-  return absl::InvalidArgumentError(absl::StrCat("this run would resume from ", directory, " with other settings:\n",
-                                                 difference, way_on,
-                                                 ", --resume never to start over, or another --run-dir."));
+  return InvalidArgumentError("this run would resume from ", directory, " with other settings:\n", difference, way_on,
+                              ", --resume never to start over, or another --run-dir.");
 }
 
-// Refuses to continue with another training corpus, unless the user wants to read it from its beginning.
+// Refuses to continue with another training corpus, unless the user has chosen to read it from its beginning.
 absl::Status CheckTrainingData(const TrainArguments& arguments, const FoundCheckpoint& found, const PreparedRun& run) {
   const DataIdentity now = IdentityOf(run.train->manifest()), before = found.manifest.progress.training_data;
   if (!before.known() || before == now || arguments.Resets("data")) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(found.checkpoint.directory, " was trained on another corpus (", Describe(before),
-                   ") than data.train = \"", run.options.train.train_data, "\" (", Describe(now),
-                   "), in which its place means nothing. Give the corpus of "
-                   "before, --reset data to go on with this one from its beginning, or --init-from ",
-                   found.checkpoint.directory, " with another --run-dir for a new run."));
+  return InvalidArgumentError(found.checkpoint.directory, " was trained on another corpus (", Describe(before),
+                              ") than data.train = \"", run.options.train.train_data, "\" (", Describe(now),
+                              "), in which its place means nothing. Give the corpus of before, --reset data to "
+                              "continue with this one from its beginning, or --init-from ",
+                              found.checkpoint.directory, " with another --run-dir for a new run.");
 }
 
 // Compares tags and features of the training text. A new run may add tags to a model without.
@@ -154,9 +151,8 @@ absl::Status CheckInputs(const FoundCheckpoint& found, const PreparedRun& run, L
   absl::Status same = CheckFeatureKind(model, given, corpus);
   if (same.ok() && (loaded == LoadedState::kAll || model.tags != "none")) same = CheckTags(model, given.tags, corpus);
   if (same.ok()) return same;
-  return absl::InvalidArgumentError(absl::StrCat(found.checkpoint.directory, ": ", same.message(),
-                                                 "; prepare the corpus as the model's (hadal prepare --tags), or begin "
-                                                 "with new weights"));
+  return InvalidArgumentError(found.checkpoint.directory, ": ", same.message(),
+                              "; prepare the corpus as the model's (hadal prepare --tags), or begin with new weights");
 }
 
 // Whether a model with the same weights computes something else where this field differs. Their shapes tell head_width
@@ -186,8 +182,8 @@ absl::Status CheckMeaning(const TrainArguments& arguments, const FoundCheckpoint
   accepted = absl::StrCat("--init-from ", found.checkpoint.directory, " is of a model with other settings:\n",
                           DifferencesText(differences));
   if (arguments.accept_changes) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      accepted, "Its weights mean something else here. Give the settings of before, or --accept-changes."));
+  return InvalidArgumentError(
+      accepted, "Its weights mean something else here. Give the settings of before, or --accept-changes.");
 }
 
 // Returns `found`; a notice of new tokens goes to `growth`. Errors: if its vocabularies do not fit the corpus's, or its
@@ -210,7 +206,7 @@ absl::StatusOr<FoundCheckpoint> IfItFits(absl::StatusOr<FoundCheckpoint> found, 
   if (fits.ok()) return found;
   const bool can_split = loaded != LoadedState::kAll && deepened(DeepeningRule::kSplit).ok();
   const char* const hint = !can_split ? "" : rule ? "; --deepen-rule split allows it" : "; --deepen repeats its layers";
-  return absl::InvalidArgumentError(absl::StrCat(found->checkpoint.directory, ": ", fits.message(), hint));
+  return InvalidArgumentError(found->checkpoint.directory, ": ", fits.message(), hint);
 }
 
 }  // namespace
@@ -262,10 +258,9 @@ absl::StatusOr<FoundCheckpoint> ChooseResume(const TrainArguments& arguments, co
                                              int64_t before_step, const config::RunConfig& config,
                                              const std::vector<CheckpointParameter>& model, TrainingSinks& sinks) {
   if (resume == arguments.resume && resume != "auto" && !arguments.init_from.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--resume ", resume, " and --init-from ", arguments.init_from,
-                     " both name a checkpoint to begin from; give --resume to go on with its moments and its place in "
-                     "the corpus, or --init-from to take its weights alone"));
+    return InvalidArgumentError("--resume ", resume, " and --init-from ", arguments.init_from,
+                                " both name a checkpoint to begin from; give --resume to continue with its moments and "
+                                "its place in the corpus, or --init-from to take its weights alone");
   }
   absl::StatusOr<FoundCheckpoint> found =
       resume == "auto" ? FindLatest(arguments.run_directory, {.before_step = before_step, .need_moments = true})
@@ -307,22 +302,22 @@ absl::Status LoadInitialState(const TrainArguments& arguments, const std::string
   const RateOptions& rate = run.options.train.rate;
   if (rank == 0 && zeros && (rate.warmup_updates == 0 || rate.schedule == RateSchedule::kTFixup)) {
     sinks.Tell(
-        "--deepen-rule zero without a warm-up: Adam's first update moves every weight of the added layers that is "
-        "0 by the full rate; set learning_rate.warmup_updates");
+        "--deepen-rule zero without a warm-up: Adam's first update moves every weight of the added layers that is 0 by "
+        "the full rate; set learning_rate.warmup_updates");
   }
-  std::set<std::string> told;                                    // of which the user has been told
+  std::set<std::string> warned;                                  // of which the user has been warned
   const auto given = [&]() -> absl::StatusOr<FoundCheckpoint> {  // a run directory: its newest checkpoint
     HADAL_ASSIGN_OR_RETURN(const std::string of_run, RunOf(arguments.init_from));
     absl::StatusOr<FoundCheckpoint> found =
         of_run.empty() ? FindNamed(arguments.init_from) : FindLatest(of_run, FindOptions());
     HADAL_RETURN_IF_ERROR(found.status());
     if (IsOfRun(found->checkpoint.directory, arguments.run_directory)) {
-      return absl::InvalidArgumentError(absl::StrCat("--init-from ", arguments.init_from,
-                                                     " is in --run-dir itself, whose checkpoints a new run sets "
-                                                     "aside; choose another --run-dir"));
+      return InvalidArgumentError(
+          "--init-from ", arguments.init_from,
+          " is in --run-dir itself, whose checkpoints a new run sets aside; choose another --run-dir");
     }
     for (const RejectedCheckpoint& rejected : found->rejected) {
-      if (!told.insert(rejected.directory).second) continue;
+      if (!warned.insert(rejected.directory).second) continue;
       sinks.Warn(absl::StrCat("CHECKPOINT REFUSED: ", rejected.directory, ": ", rejected.reason.message()));
     }
     std::string growth;
@@ -332,7 +327,7 @@ absl::Status LoadInitialState(const TrainArguments& arguments, const std::string
     std::string changes;
     HADAL_RETURN_IF_ERROR(CheckMeaning(arguments, *found, run.config, changes));
     for (const std::string& notice : {growth, std::string(absl::StripSuffix(changes, "\n"))}) {
-      if (!notice.empty() && told.insert(notice).second) sinks.Tell(notice);
+      if (!notice.empty() && warned.insert(notice).second) sinks.Tell(notice);
     }
     return found;
   };

@@ -36,9 +36,9 @@ namespace hadal {
 absl::StatusOr<std::string> ResumeOfThisAttempt(const std::string& run_directory, const std::string& asked,
                                                 const Environment& environment);
 
-// Returns batch.sum_groups of the checkpoint from which a start with `resume` (auto, never, or a path) goes on; 0 if an
-// older hadal has added in another order; nullopt without a checkpoint that can be read. `copies`: the run copies its
-// state to memory, so that without a checkpoint its resolved config counts.
+// Returns batch.sum_groups of the checkpoint from which a start with `resume` (auto, never, or a path) continues; 0 if
+// an older hadal has added in another order; nullopt without a checkpoint that can be read. `copies`: the run copies
+// its state to memory, so that without a checkpoint its resolved config counts.
 std::optional<int32_t> SumGroupsBefore(const std::string& run_directory, const std::string& resume, bool copies);
 
 // Rank 0: returns batch.sum_groups of the config if it is not 0. Otherwise returns that of the checkpoint to resume

@@ -221,8 +221,7 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, absl::StatusOr
 void EndHungRun(int rank, const CurrentInstruction* current, const std::string& what, TrainingSinks& sinks) {
   const std::string text =
       absl::StrCat(what, "; at ", current == nullptr ? "the start or end of the run" : current->Describe());
-  EndHung(absl::StrCat("train [rank ", rank, "]"), text,
-          [&] { sinks.LogEnd(kExitHang, absl::DeadlineExceededError(text)); });
+  EndHung(absl::StrCat("train [rank ", rank, "]"), text, [&] { sinks.LogEnd(kExitHang, DeadlineExceededError(text)); });
 }
 
 int RunTrain(const TrainArguments& arguments) {
@@ -300,7 +299,7 @@ Command AddTrainArguments(Command app, const std::shared_ptr<TrainArguments>& ar
   command
       .AddOption("--reset", arguments->reset,
                  "When resuming: data: read the training data from their beginning (a changed corpus needs it); best: "
-                 "forget the best validation and the patience; once per job, as --resume")
+                 "reset the best validation and the patience; once per job, as --resume")
       .OneOf({"best", "data"})
       .OneValueEach();
   command.AddFlag("--take-over", arguments->take_over,

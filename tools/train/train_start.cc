@@ -109,7 +109,7 @@ absl::StatusOr<int64_t> MemoryLimit(const ModelPlan& plan, const TrainOptions& o
                       .ranks_on_host = facts.rank.ranks_on_host});
   }
   if (const std::string nothing = NothingIsLeft(memory, driver_bytes); !nothing.empty()) {
-    return absl::ResourceExhaustedError(nothing);
+    return ResourceExhaustedError(nothing);
   }
   return MemoryLimitBytes(memory, driver_bytes);
 }
@@ -144,7 +144,7 @@ absl::StatusOr<RunLayout> LayOutRun(const TrainArguments& arguments, const Train
   HADAL_RETURN_IF_ERROR(Explained(limit.status(), arguments));
   const RankResources resources{
       .device_transfers = common.nccl, .free_links = !common.gpu, .memory_limit_bytes = *limit};
-  // Every rank lays out all ranks, and must come to the same plan as the others: for the same number of threads.
+  // Every rank lays out all ranks, and must compute the same plan as the others: for the same number of threads.
   int threads = stream.threads();
   for (const RankSetup& facts : ranks) threads = std::max(threads, facts.rank.threads);
   const Stream widest = stream.device() != nullptr ? stream : Stream::ForLayouts(DeviceKind::kCpu, threads);
@@ -172,13 +172,12 @@ absl::StatusOr<std::vector<bool>> FrozenParameters(const ModelPlan& plan, const 
     }
     if (matches) continue;
     const std::string nearest = NearestName(pattern, names);
-    return absl::InvalidArgumentError(
-        absl::StrCat("optimizer.frozen: no parameter of the model matches \"", pattern, "\"",
-                     nearest.empty() ? "; `hadal checkpoint ls CHECKPOINT --parameters` prints their names"
-                                     : absl::StrCat("; did you mean \"", nearest, "\"?")));
+    return InvalidArgumentError("optimizer.frozen: no parameter of the model matches \"", pattern, "\"",
+                                nearest.empty() ? "; `hadal checkpoint ls CHECKPOINT --parameters` prints their names"
+                                                : absl::StrCat("; did you mean \"", nearest, "\"?"));
   }
   if (std::ranges::find(frozen, false) != frozen.end()) return frozen;
-  return absl::InvalidArgumentError("optimizer.frozen matches every parameter: nothing is left to train");
+  return InvalidArgumentError("optimizer.frozen matches every parameter: nothing is left to train");
 }
 
 absl::Status ApplySettings(const CommonSettings& common, int rank, PreparedRun& prepared) {
@@ -216,7 +215,7 @@ absl::StatusOr<AgreedRun> AgreeOnRun(const TrainArguments& arguments, absl::Stat
   std::vector<std::string> notices = common->notices;
   if (ranks[0].resume != arguments.StartRequest()) {
     notices.push_back(absl::StrCat("an earlier attempt of this job has done --resume ", arguments.StartRequest(),
-                                   ": going on from the newest checkpoint"));
+                                   ": continuing from the newest checkpoint"));
   }
   for (const std::string& notice : notices) {
     if (world.rank() == 0) sinks.Tell(notice);

@@ -38,8 +38,8 @@ std::vector<Attachment> Attach(const CorpusVocabularies& vocabularies, bool shar
 absl::StatusOr<Corpus> OpenCorpus(const char* field, const std::string& prefix, const CorpusShare& share) {
   absl::StatusOr<Corpus> corpus = Corpus::Open(prefix, share);
   if (!absl::IsNotFound(corpus.status())) return corpus;
-  return absl::NotFoundError(absl::StrCat(corpus.status().message(), ". ", field,
-                                          " is a prefix of files, the one that `hadal prepare` prints at its end"));
+  return NotFoundError(corpus.status().message(), ". ", field,
+                       " is a prefix of files, the one that `hadal prepare` prints at its end");
 }
 
 // Opens both corpora, checks that they use the same vocabularies, and sets what of the options follows from them.
@@ -55,9 +55,9 @@ absl::Status OpenCorpora(const CorpusShare& share, PreparedRun& run) {
         held_out.form.start_token != manifest.form.start_token || held_out.form.end_token != manifest.form.end_token ||
         !CheckTags(manifest.inputs(), held_out.tags, "").ok() ||
         !CheckFeatureKind(manifest.inputs(), held_out.inputs(), "").ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("data.train = \"", options.train_data, "\" and data.validation = \"", options.validation_data,
-                       "\" were prepared with different vocabularies, tags or features. Prepare them together."));
+      return InvalidArgumentError(
+          "data.train = \"", options.train_data, "\" and data.validation = \"", options.validation_data,
+          "\" were prepared with different vocabularies, tags or features. Prepare them together.");
     }
   }
   return FollowCorpus(manifest, options);
@@ -66,7 +66,7 @@ absl::Status OpenCorpora(const CorpusShare& share, PreparedRun& run) {
 // Fills `run` from run.config.
 absl::Status FollowConfig(const TrainArguments& arguments, const CorpusShare& share, PreparedRun& run) {
   if (arguments.run_directory.empty()) {
-    return absl::InvalidArgumentError("--run-dir is empty (a variable that is not set?); name a directory");
+    return InvalidArgumentError("--run-dir is empty (a variable that is not set?); name a directory");
   }
   HADAL_ASSIGN_OR_RETURN(run.options, MakeRunOptions(run.config));
   HADAL_RETURN_IF_ERROR(CheckFieldsWithEffect(run.config));
@@ -81,7 +81,7 @@ absl::Status FollowConfig(const TrainArguments& arguments, const CorpusShare& sh
   HADAL_RETURN_IF_ERROR(ValidateModelOptions(options.model));
   HADAL_ASSIGN_OR_RETURN(run.vocabularies, LoadVocabularies(*run.train));
   run.attachments = Attach(*run.vocabularies, run.train->manifest().shares_vocabulary());
-  if (!arguments.costs.empty()) {  // they must be this model's; the report will want them
+  if (!arguments.costs.empty()) {  // they must be this model's; the report needs them
     HADAL_ASSIGN_OR_RETURN(const LoadedCosts costs, LoadCosts(arguments.costs));
     HADAL_RETURN_IF_ERROR(costs.For(options.model).status());
   }
@@ -142,8 +142,8 @@ absl::StatusOr<TraceRequest> TrainingSinks::MakeTraceRequest(const std::string& 
   if (steps.empty()) return TraceRequest();
   HADAL_ASSIGN_OR_RETURN(const TraceSteps range, ParseTraceSteps(steps));
   if (stop.steps > 0 && range.last > stop.steps) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--trace ", steps, " goes beyond the run: its last step is ", stop.steps, " (stop.steps)"));
+    return InvalidArgumentError("--trace ", steps, " goes beyond the run: its last step is ", stop.steps,
+                                " (stop.steps)");
   }
   return TraceRequest{.first_step = range.first, .last_step = range.last, .write = [this](const RunTrace& trace) {
                         const absl::StatusOr<std::string> path = WriteTraceJson(trace, run_directory_);

@@ -118,9 +118,9 @@ absl::StatusOr<std::vector<std::vector<int32_t>>> ReadLines(const EmbedOptions& 
     HADAL_ASSIGN_OR_RETURN(lines.emplace_back(), codec.Encode(line, options.input, /*alone=*/true));
     if (!form.reserved_ids) RemoveEnds(form, lines.back());
     if (std::ssize(lines.back()) <= longest) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgumentError(
         options.input, ": line ", line.number, " has ", lines.back().size(), " tokens, more than ", longest,
-        ", the limit of the model (max_positions) and of --batch-tokens; split it, or raise --batch-tokens"));
+        ", the limit of the model (max_positions) and of --batch-tokens; split it, or raise --batch-tokens");
   }
   return lines;
 }
@@ -131,9 +131,8 @@ absl::StatusOr<std::string> Embed(const EmbedOptions& options, Communicator& com
   HADAL_ASSIGN_OR_RETURN(ModelCheckpoint checkpoint, ModelCheckpoint::Open(options.checkpoint));
   const ModelPlan& plan = checkpoint.plan();
   if (plan.options.has_decoder()) {
-    return absl::InvalidArgumentError(absl::StrCat(checkpoint.directory(),
-                                                   " has a decoder; `hadal embed` reads an encoder alone "
-                                                   "(decoder_layers = 0)"));
+    return InvalidArgumentError(checkpoint.directory(),
+                                " has a decoder; `hadal embed` reads an encoder alone (decoder_layers = 0)");
   }
   HADAL_ASSIGN_OR_RETURN(ParallelReader text,
                          ParallelReader::Open({.target = options.input, .text_field = options.text_field}));

@@ -19,9 +19,9 @@ absl::StatusOr<std::vector<int32_t>> TagIds(const Vocabulary& vocabulary, const 
   for (int32_t id = 0; id < vocabulary.size() && tags.size() < kShown; ++id) {
     if (IsLanguageTag(vocabulary.Token(id))) tags.push_back(vocabulary.Token(id));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("the model's vocabulary has no language tag ", tag, "; ",
-                   tags.empty() ? "it has none: omit --direction and --tags" : "it has " + absl::StrJoin(tags, ", ")));
+  return InvalidArgumentError(
+      "the model's vocabulary has no language tag ", tag, "; ",
+      tags.empty() ? "it has none: omit --direction and --tags" : "it has " + absl::StrJoin(tags, ", "));
 }
 
 bool HasUnknown(const std::vector<int32_t>& tokens) {
@@ -58,9 +58,8 @@ absl::StatusOr<LanguageTags> ChosenTags(const ModelCheckpoint& checkpoint, std::
   if (recorded == nullptr || *recorded == LanguageTags::kNone || has_direction) {
     return recorded == nullptr ? LanguageTags::kNone : *recorded;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("the model was trained with language tags of the preset ", inputs.tags,
-                   "; give --direction SOURCE-TARGET, or --tags none for text without them"));
+  return InvalidArgumentError("the model was trained with language tags of the preset ", inputs.tags,
+                              "; give --direction SOURCE-TARGET, or --tags none for text without them");
 }
 
 absl::StatusOr<DirectionTags> FindDirectionTags(const ModelCheckpoint& checkpoint, std::optional<LanguageTags> tags,
@@ -68,11 +67,10 @@ absl::StatusOr<DirectionTags> FindDirectionTags(const ModelCheckpoint& checkpoin
   HADAL_ASSIGN_OR_RETURN(const LanguageTags chosen, ChosenTags(checkpoint, tags, !direction.empty()));
   if (direction.empty() && chosen == LanguageTags::kNone) return DirectionTags();
   if (direction.empty() || chosen == LanguageTags::kNone) {
-    return absl::InvalidArgumentError(
-        checkpoint.inputs().tags == "none"
-            ? "the model was trained without language tags; omit --direction"
-            : "--direction and --tags are given together: which languages, and where the model's training text had "
-              "tags");
+    return InvalidArgumentError(checkpoint.inputs().tags == "none"
+                                    ? "the model was trained without language tags; omit --direction"
+                                    : "--direction and --tags are given together: which languages, and where the "
+                                      "model's training text had tags");
   }
   HADAL_ASSIGN_OR_RETURN(const Direction languages, ParseDirection(direction));
   return FindDirectionTags(checkpoint, chosen, languages);
@@ -95,9 +93,8 @@ absl::StatusOr<std::vector<int32_t>> ForcedTokens(const Vocabulary& vocabulary, 
     const std::vector<std::string> words = absl::StrSplit(std::string(text), ' ');
     const auto word = std::find_if(words.begin(), words.end(),
                                    [&](const std::string& one) { return HasUnknown(vocabulary.Encode(one)); });
-    return absl::InvalidArgumentError(absl::StrCat("the vocabulary lacks a token of \"",
-                                                   word == words.end() ? std::string(text) : *word,
-                                                   "\", so no output can begin with it"));
+    return InvalidArgumentError("the vocabulary lacks a token of \"", word == words.end() ? std::string(text) : *word,
+                                "\", so no output can begin with it");
   }
   tokens.insert(tokens.end(), encoded.begin(), encoded.end());
   return tokens;

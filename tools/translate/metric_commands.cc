@@ -64,16 +64,16 @@ absl::StatusOr<std::vector<std::string>> ReadLines(TextLines in, std::ostream& l
     HADAL_ASSIGN_OR_RETURN(const bool another, in.Next(line));
     if (!another) break;
     if (line.size() > kMostLineBytes) {
-      return absl::InvalidArgumentError(absl::StrCat(in.Place(), ": a line of ", line.size(), " bytes; at most ",
-                                                     kMostLineBytes, " are scored: give one sentence a line"));
+      return InvalidArgumentError(in.Place(), ": a line of ", line.size(), " bytes; at most ", kMostLineBytes,
+                                  " are scored: give one sentence a line");
     }
     lines.emplace_back(StripTrailingSpace(line));
     bytes += sizeof(std::string) + line.size();
     if (bytes <= kMostScoredBytes) continue;
-    return absl::InvalidArgumentError(absl::StrCat(name, ": more than ", in.lines(), " lines, which take more than ",
-                                                   kMostScoredBytes, " bytes; score a smaller text"));
+    return InvalidArgumentError(name, ": more than ", in.lines(), " lines, which take more than ", kMostScoredBytes,
+                                " bytes; score a smaller text");
   }
-  if (lines.empty()) return absl::InvalidArgumentError(absl::StrCat(name, ": is empty"));
+  if (lines.empty()) return InvalidArgumentError(name, ": is empty");
   if (lines.front().starts_with(kByteOrderMark)) {
     log << "warning: " << Printable(name)
         << " begins with a byte order mark, which counts as a part of its first word, as in "
@@ -190,8 +190,8 @@ Command AddMetricCommand(Command app, const std::string& name, const std::string
 absl::Status RunMetric(const MetricOptions& options, std::istream& standard_input, std::ostream& out,
                        std::ostream& log) {
   if (options.metric == Metric::kWer && options.references.size() > 1) {
-    return absl::InvalidArgumentError(absl::StrCat("WER takes one reference, and ", options.references.size(),
-                                                   " are given; score with each of them alone"));
+    return InvalidArgumentError("WER takes one reference, and ", options.references.size(),
+                                " are given; score with each of them alone");
   }
   std::vector<std::vector<std::string>> references;
   for (const std::string& path : options.references) {
@@ -203,10 +203,10 @@ absl::Status RunMetric(const MetricOptions& options, std::istream& standard_inpu
                              : ReadFile(options.hypotheses, log));
   for (size_t r = 0; r < references.size(); ++r) {
     if (references[r].size() == hypotheses.size()) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(options.references[r], " has ", references[r].size(), " lines, but there are ", hypotheses.size(),
-                     " hypotheses; both need one line per sentence, including empty lines",
-                     hypotheses.size() % references[r].size() == 0 ? " (--nbest prints several per sentence)" : ""));
+    return InvalidArgumentError(
+        options.references[r], " has ", references[r].size(), " lines, but there are ", hypotheses.size(),
+        " hypotheses; both need one line per sentence, including empty lines",
+        hypotheses.size() % references[r].size() == 0 ? " (--nbest prints several per sentence)" : "");
   }
   const bool bleu = options.metric == Metric::kBleu && options.tokenizer == BleuTokenizer::k13a;
   if ((bleu || (options.metric == Metric::kWer && !options.characters)) &&

@@ -119,9 +119,9 @@ class Scoring {
                            PairScorer::Create(*checkpoint, options_.batch_tokens, stream, communicator,
                                               absl::Seconds(options_.wait_timeout_seconds)));
     if (options_.block > scorer->longest_tokens() + 1) {
-      return AsCommonError(absl::InvalidArgumentError(
-          absl::StrCat("--block ", options_.block, " is more than ", scorer->longest_tokens() + 1,
-                       ", the limit of the model (max_positions) and of --batch-tokens")));
+      return AsCommonError(InvalidArgumentError("--block ", options_.block, " is more than ",
+                                                scorer->longest_tokens() + 1,
+                                                ", the limit of the model (max_positions) and of --batch-tokens"));
     }
     if (is_main_ && (!options_.output.empty() || isatty(STDOUT_FILENO) == 0)) {
       progress_.emplace("scoring", "bytes", TextBytes(std::vector{options_.source, options_.target}));
@@ -140,17 +140,16 @@ class Scoring {
   absl::Status CheckBlock() const {
     if (options_.block == 0) return absl::OkStatus();
     if (has_source_ || !options_.source.empty() || !options_.direction.empty()) {
-      return absl::InvalidArgumentError(
-          "--block scores the text of a language model, without --source and --direction");
+      return InvalidArgumentError("--block scores the text of a language model, without --source and --direction");
     }
     if (options_.context < options_.block) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("--context ", options_.context, " leaves no new token in a --block of ", options_.block));
+    return InvalidArgumentError("--context ", options_.context, " leaves no new token in a --block of ",
+                                options_.block);
   }
 
   absl::Status FindTags(const ModelCheckpoint& checkpoint) {
     if (!options_.direction.empty() && (!has_source_ || frame_width_ > 0)) {
-      return absl::InvalidArgumentError("only a model that translates text has a direction; omit --direction");
+      return InvalidArgumentError("only a model that translates text has a direction; omit --direction");
     }
     HADAL_ASSIGN_OR_RETURN(tags_, FindDirectionTags(checkpoint, options_.tags, options_.direction));
     return absl::OkStatus();
@@ -171,18 +170,17 @@ class Scoring {
   }
 
   absl::Status UnequalCounts(int64_t lines) const {
-    return absl::InvalidArgumentError(absl::StrCat(options_.source, " has ", features_->manifest().utterances,
-                                                   " utterances, ", options_.target, " has ",
-                                                   lines > features_->manifest().utterances ? "at least " : "", lines,
-                                                   " lines; line n must be the transcript of utterance n"));
+    return InvalidArgumentError(options_.source, " has ", features_->manifest().utterances, " utterances, ",
+                                options_.target, " has ", lines > features_->manifest().utterances ? "at least " : "",
+                                lines, " lines; line n must be the transcript of utterance n");
   }
 
   absl::Status OpenFiles(const ModelCheckpoint& checkpoint) {
     if (has_source_ && options_.source.empty()) {
-      return absl::InvalidArgumentError("the model translates; give --source as well");
+      return InvalidArgumentError("the model translates; give --source as well");
     }
     if (!has_source_ && !options_.source.empty()) {
-      return absl::InvalidArgumentError("the model is a language model and needs no --source; give only --target");
+      return InvalidArgumentError("the model is a language model and needs no --source; give only --target");
     }
     HADAL_ASSIGN_OR_RETURN(
         ParallelReader reader,
@@ -227,7 +225,7 @@ class Scoring {
       if (features_) {
         HADAL_ASSIGN_OR_RETURN(frames, FramesOf(line.number));
         source.resize(static_cast<size_t>(SubsampledRows(std::ssize(frames) / frame_width_)),
-                      static_cast<int32_t>(line.number));  // tells the other ranks which utterance it is
+                      static_cast<int32_t>(line.number));  // the number of the utterance, for the other ranks
       } else if (has_source_) {
         source = Tagged(tags_.source, checkpoint.source_vocabulary().Encode(line.source));
       }
@@ -238,11 +236,10 @@ class Scoring {
       if (tokens > longest) {
         if (options_.over_long == OverLong::kError) {
           const bool model_ends = tokens >= checkpoint.plan().options.max_positions;  // </s> takes one
-          return absl::InvalidArgumentError(
-              absl::StrCat("line ", line.number, " has ", tokens, " tokens, more than ", longest, "; ",
-                           model_ends ? "that is the model's limit (max_positions): split it, or use "
-                                        "--on-long skip"
-                                      : "use --on-long skip or a higher --batch-tokens"));
+          return InvalidArgumentError("line ", line.number, " has ", tokens, " tokens, more than ", longest, "; ",
+                                      model_ends ? "that is the model's limit (max_positions): split it, or use "
+                                                   "--on-long skip"
+                                                 : "use --on-long skip or a higher --batch-tokens");
         }
         continue;
       }
@@ -409,8 +406,7 @@ TextForm FormOf(const ModelOptions& model) {
 
 absl::Status RunScore(const ScoreOptions& options, Communicator& communicator, const Stream& stream, std::ostream& out,
                       std::ostream& log) {
-  if (options.block == 0 && options.context > 0)
-    return AsCommonError(absl::InvalidArgumentError("--context needs --block"));
+  if (options.block == 0 && options.context > 0) return AsCommonError(InvalidArgumentError("--context needs --block"));
   return Scoring(options, communicator, out, log).Run(communicator, stream);
 }
 

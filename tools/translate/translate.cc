@@ -126,7 +126,7 @@ class Translator {
     }
     HADAL_ASSIGN_OR_RETURN(features_, FeatureReader::Open(options_.input));
     if (options_.prefixes.empty() && options_.direction.empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError("outputs of speech have no forced beginnings; omit --prefix and --direction");
+    return InvalidArgumentError("outputs of speech have no forced beginnings; omit --prefix and --direction");
   }
 
   absl::Status OpenFiles() {
@@ -144,7 +144,7 @@ class Translator {
     inputs.insert(inputs.end(), {options_.input, options_.prefixes, "/dev/stdin"});
     HADAL_RETURN_IF_ERROR(output_.Open(options_.output, inputs, options_.overwrite));
     const bool unreadable = ReadsStandardInput() && !streams_.unreadable.empty();
-    return unreadable ? absl::InvalidArgumentError(streams_.unreadable) : absl::OkStatus();
+    return unreadable ? InvalidArgumentError(streams_.unreadable) : absl::OkStatus();
   }
 
   // Opens the checkpoint and determines the beam search options, some of which are in its config.
@@ -153,20 +153,19 @@ class Translator {
     HADAL_RETURN_IF_ERROR(checkpoint.CheckDecodes());
     const bool translates = checkpoint.plan().options.has_encoder();
     if (translates && options_.language_model) {
-      return absl::InvalidArgumentError(
+      return InvalidArgumentError(
           "the model translates, and only a language model continues prompts; `hadal translate --temperature 1` draws "
           "translations, and its --prefix FILE forces their beginnings");
     }
     if (!translates && !options_.language_model) {
-      return absl::InvalidArgumentError(
+      return InvalidArgumentError(
           "the model is a language model (encoder_layers = 0) and cannot translate; `hadal sample` writes text with "
-          "it, "
-          "`hadal score --target FILE` says how probable it finds text");
+          "it, `hadal score --target FILE` says how probable it finds text");
     }
     if (features_) {
       HADAL_RETURN_IF_ERROR(CheckFeatureKind(checkpoint.inputs(), features_->manifest().inputs(), options_.input));
     } else if (checkpoint.plan().options.reads_speech()) {
-      return absl::InvalidArgumentError(
+      return InvalidArgumentError(
           "the model recognises speech; give --input PREFIX, the features that speech_features.py wrote");
     }
     HADAL_ASSIGN_OR_RETURN(decoder_options_.beam, ChosenBeam(options_.beam, options_.nbest, checkpoint));
@@ -233,16 +232,14 @@ class Translator {
   absl::StatusOr<std::vector<int32_t>> Forced(const std::string& text, const TextLines& lines, const std::string& name,
                                               int64_t source_tokens) {
     absl::StatusOr<std::vector<int32_t>> tokens = EncodeForced(text);
-    if (!tokens.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat(name, ":", lines.lines(), ": ", tokens.status().message()));
-    }
+    if (!tokens.ok()) return InvalidArgumentError(name, ":", lines.lines(), ": ", tokens.status().message());
     tokens->insert(tokens->begin(), tags_.target.begin(), tags_.target.end());
     const int64_t longest = decoder_->longest_output_tokens(source_tokens);
     if (std::ssize(*tokens) <= longest) return tokens;
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ":", lines.lines(), " has ", tokens->size(), " tokens, more than the longest output, ",
-                     longest, "; shorten it, or raise ", options_.language_model ? "--max-len" : "--max-len-b",
-                     " (at most the model's max_positions - 1)"));
+    return InvalidArgumentError(name, ":", lines.lines(), " has ", tokens->size(),
+                                " tokens, more than the longest output, ", longest, "; shorten it, or raise ",
+                                options_.language_model ? "--max-len" : "--max-len-b",
+                                " (at most the model's max_positions - 1)");
   }
 
   // Rank 0: reads the forced beginning of the input's last line; `more`: there was such a line.
@@ -250,10 +247,10 @@ class Translator {
     if (!prefix_lines_) return absl::OkStatus();
     HADAL_ASSIGN_OR_RETURN(const bool has_prefix, prefix_lines_->Next(prefix));
     if (has_prefix == more) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--prefix ", options_.prefixes, has_prefix ? " has more lines than the input, which has " : " ends after line ",
-        has_prefix ? lines_->lines() : prefix_lines_->lines(),
-        "; give a line for each sentence, an empty one where nothing is forced"));
+    return InvalidArgumentError("--prefix ", options_.prefixes,
+                                has_prefix ? " has more lines than the input, which has " : " ends after line ",
+                                has_prefix ? lines_->lines() : prefix_lines_->lines(),
+                                "; give a line for each sentence, an empty one where nothing is forced");
   }
 
   // Rank 0: reads up to a buffer of lines.
@@ -303,9 +300,9 @@ class Translator {
       if (options_.json) buffer.texts.push_back(absl::StrCat(options_.input, ":", utterances_read_));
       if (rows > decoder_->longest_utterance_rows()) {
         if (options_.over_long == OverLong::kError) {
-          return absl::InvalidArgumentError(absl::StrCat(
-              "utterance ", utterances_read_, " has ", count, " frames, ", rows, " encoder rows, more than ",
-              decoder_->longest_utterance_rows(), "; split it, or use --on-long skip or a higher --longest-source"));
+          return InvalidArgumentError("utterance ", utterances_read_, " has ", count, " frames, ", rows,
+                                      " encoder rows, more than ", decoder_->longest_utterance_rows(),
+                                      "; split it, or use --on-long skip or a higher --longest-source");
         }
         ++skipped_;
         continue;
@@ -335,11 +332,11 @@ class Translator {
     const auto length = static_cast<int64_t>(tokens.size());
     if (length > decoder_->longest_source_tokens()) {
       if (options_.over_long == OverLong::kError) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "line ", lines_->lines(), " has ", length, " tokens, more than ", decoder_->longest_source_tokens(), "; ",
-            decoder_options_.longest_source > decoder_->longest_source_tokens() + 1
-                ? "that is the model's limit (max_positions): split it, or use --on-long skip"
-                : "split it, or use --on-long skip or a higher --longest-source"));
+        return InvalidArgumentError("line ", lines_->lines(), " has ", length, " tokens, more than ",
+                                    decoder_->longest_source_tokens(), "; ",
+                                    decoder_options_.longest_source > decoder_->longest_source_tokens() + 1
+                                        ? "that is the model's limit (max_positions): split it, or use --on-long skip"
+                                        : "split it, or use --on-long skip or a higher --longest-source");
       }
       ++skipped_;
       return absl::OkStatus();

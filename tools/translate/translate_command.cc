@@ -54,8 +54,8 @@ absl::Status WithCheckpoint(const std::string& path, World& world,
   }
 }
 
-// The GPU of `request` for a model in `checkpoint`, where it is wanted and can be had; else the CPU. fp32: translations
-// are the CPU's. A checkpoint that does not open is the command's own error to tell.
+// The GPU of `request` for a model in `checkpoint`, if it is requested and available; else the CPU. fp32: translations
+// are the CPU's. An error of opening the checkpoint is left to the command.
 absl::StatusOr<ChosenDevice> DeviceFor(const DeviceRequest& request, const std::string& checkpoint, World& world) {
   if (request.kind == "cpu") return ChosenDevice();
   const absl::StatusOr<ModelCheckpoint> model = ModelCheckpoint::Open(checkpoint);

@@ -1,6 +1,5 @@
 #include "tools/translate/translate_options.h"
 
-#include "absl/strings/str_cat.h"
 #include "runtime/status_macros.h"
 #include "tools/checkpoint/checkpoint_command.h"
 #include "tools/config/config_loading.h"
@@ -57,9 +56,9 @@ absl::Status ChooseSampling(const BeamChoices& choices, int32_t nbest, BeamOptio
                              : choices.no_repeat_ngram ? "--no-repeat-ngram"
                                                        : nullptr;
   if (search != nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(search,
-                                                   " sets beam search, but --temperature, --top-k or --top-p "
-                                                   "choose sampling (--nbest: the number of samples); leave one out"));
+    return InvalidArgumentError(search,
+                                " sets beam search, but --temperature, --top-k or --top-p "
+                                "choose sampling (--nbest: the number of samples); leave one out");
   }
   const DrawOptions defaults;
   beam.beam = nbest;
@@ -121,8 +120,8 @@ absl::StatusOr<BeamOptions> ChosenBeam(const BeamChoices& choices, int32_t nbest
   config::RunConfig config;
   if (const absl::Status status = MergeConfigText(checkpoint.config_text(), checkpoint.directory(), config);
       !status.ok()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the config in the checkpoint cannot be read; use the version that wrote it: ", status.message()));
+    return FailedPreconditionError("the config in the checkpoint cannot be read; use the version that wrote it: ",
+                                   status.message());
   }
   BeamOptions beam = MakeBeamOptions(config.decode());
   beam.beam = choices.beam.value_or(beam.beam);
@@ -134,12 +133,11 @@ absl::StatusOr<BeamOptions> ChosenBeam(const BeamChoices& choices, int32_t nbest
   if (choices.samples()) {
     HADAL_RETURN_IF_ERROR(ChooseSampling(choices, nbest, beam));
   } else if (choices.seed) {
-    return absl::InvalidArgumentError("--seed is of samples, and beam search draws none; add --temperature 1");
+    return InvalidArgumentError("--seed is of samples, and beam search draws none; add --temperature 1");
   }
   HADAL_RETURN_IF_ERROR(ValidateBeamOptions(beam));
   if (nbest >= 1 && nbest <= beam.beam) return beam;
-  return absl::InvalidArgumentError(
-      absl::StrCat("--nbest ", nbest, " is outside 1 … beam = ", beam.beam, "; raise --beam"));
+  return InvalidArgumentError("--nbest ", nbest, " is outside 1 … beam = ", beam.beam, "; raise --beam");
 }
 
 void AddBeamOptions(Command command, BeamChoices& choices) {

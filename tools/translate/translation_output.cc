@@ -99,14 +99,13 @@ absl::Status OutputFile::Open(const std::string& path, const std::vector<std::st
 
 absl::Status OutputFile::Flush() {
   if (stream().flush()) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat(stream_.is_open() ? path_ : "standard output", ": writing failed; is the disk full?"));
+  return ResourceExhaustedError(stream_.is_open() ? path_ : "standard output", ": writing failed; is the disk full?");
 }
 
 absl::Status OutputFile::Finish() {
   if (!stream_.is_open()) return absl::OkStatus();
   stream_.close();
-  if (!stream_) return absl::ResourceExhaustedError(absl::StrCat(path_, ": writing failed; is the disk full?"));
+  if (!stream_) return ResourceExhaustedError(path_, ": writing failed; is the disk full?");
   const FileDescriptor lock = std::move(lock_);
   return is_stream_ ? absl::OkStatus() : RenamePath(written_, path_);
 }

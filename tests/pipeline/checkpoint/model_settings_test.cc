@@ -99,7 +99,7 @@ TEST(ModelSettingsTest, NamesWhatIsWrong) {
   EXPECT_THAT(message("\"heads\":3", "\"heads\":-3"), HasSubstr("heads is -3, expected a whole number from 0"));
   EXPECT_THAT(message("\"heads\":3", "\"heads\":5"), HasSubstr("heads"));
   EXPECT_THAT(message("\"heads\":3,", ""), HasSubstr("heads is missing"));
-  EXPECT_THAT(message("\"heads\":3", "\"heads\":3,\"tails\":1"), HasSubstr("does not know"));
+  EXPECT_THAT(message("\"heads\":3", "\"heads\":3,\"tails\":1"), HasSubstr("cannot read"));
   EXPECT_THAT(message("\"norm\":\"post\"", "\"norm\":\"past\""),
               HasSubstr("coder.norm has an unknown value, \"past\""));
   EXPECT_FALSE(ParseModelSettings("[]").ok());

@@ -2,12 +2,10 @@
 // Corpora that do not open for it: corpus_test.cc.
 #include "runtime/data/corpus_manifest.h"
 
-#include <limits>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "nlohmann/json.hpp"
 #include "runtime/crc32c.h"

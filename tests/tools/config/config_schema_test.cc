@@ -1,6 +1,5 @@
 #include "tools/config/config_schema.h"
 
-#include <algorithm>
 #include <cmath>
 #include <functional>
 

@@ -318,6 +318,15 @@ TEST(LayoutSearch, MoreDevicesThanMicroBatchesAndCutsAreRefused) {
 }
 
 // What is pasted behind the searched config is a config of that layout.
+// The layout that a run with these options makes for the report's ranks.
+PipelineLayout Remade(const PlanReport& report, const BatchOptions& batch, const PipelineOptions& options,
+                      const Machine& machine) {
+  const int ranks = report.prediction->ranks();
+  return MakeFittingLayout(report.model, batch, options, ranks, 0, PlannedResources(options, ranks, machine.device()),
+                           Stream::ForLayouts(machine.device(), 1))
+      .value();
+}
+
 TEST(LayoutSearch, ItsArgumentsMakeTheLayout) {
   const std::string shipped = absl::StrCat(HADAL_CONFIGS, "/");
   const std::vector<std::string> files = {shipped + "base.textproto", shipped + "size/512.textproto",
@@ -342,10 +351,7 @@ TEST(LayoutSearch, ItsArgumentsMakeTheLayout) {
     const auto run = MakeRunOptions(pasted).value();
     PipelineOptions pipeline = run.train.pipeline;
     EXPECT_EQ(pipeline.recompute_auto, !layout.pipeline.recompute.empty());
-    const auto remade = MakeFittingLayout(report.model, run.train.batch, pipeline, layout.ranks(), 0,
-                                          PlannedResources(pipeline, layout.ranks(), machine.device()),
-                                          Stream::ForLayouts(machine.device(), 1))
-                            .value();
+    const PipelineLayout remade = Remade(report, run.train.batch, pipeline, machine);
     EXPECT_EQ(remade.recompute, report.pipeline.recompute);
     EXPECT_EQ(remade.borders, report.pipeline.borders);
     pipeline.recompute_every = LongestLength(remade.recompute);
@@ -386,13 +392,10 @@ TEST(LayoutSearch, ItsArgumentsMoveACutThatRecomputesNothing) {
       pipeline.schedule = best.prediction->pipeline.schedule;
       pipeline.recompute_auto = absl::StrContains(LayoutArguments(best), "recompute_auto=true");
       pipeline.memory_limit_bytes = machine.memory_bytes;
-      const auto remade =
-          MakeFittingLayout(model, options.batch, pipeline, 2, 0, PlannedResources(pipeline, 2, machine.device()),
-                            Stream::ForLayouts(machine.device(), 1));
-      ASSERT_TRUE(remade.ok()) << remade.status();
-      EXPECT_EQ(remade->borders, best.pipeline.borders);
-      EXPECT_EQ(remade->schedule, best.pipeline.schedule);
-      EXPECT_EQ(LongestLength(remade->recompute), 0);
+      const PipelineLayout remade = Remade(best, options.batch, pipeline, machine);
+      EXPECT_EQ(remade.borders, best.pipeline.borders);
+      EXPECT_EQ(remade.schedule, best.pipeline.schedule);
+      EXPECT_EQ(LongestLength(remade.recompute), 0);
     }
     EXPECT_GT(moved, 0) << ToString(schedule);
   }
