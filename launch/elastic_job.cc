@@ -1,5 +1,7 @@
 #include "launch/elastic_job.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -29,7 +31,7 @@ using Hosts = std::vector<ElasticHost>;
 constexpr char kSlurm[] = "slurm";
 constexpr char kSshProbe[] = "ssh -o BatchMode=yes -o ConnectTimeout=5 {host} true";
 constexpr char kSlurmProbe[] =
-    "scontrol show node {host} | grep -Eq 'State=(ALLOCATED|MIXED|IDLE)[+ ]' && srun -w {host} -N1 -n1 true";
+    "scontrol show node {host} | grep -Eq 'State=(ALLOCATED|MIXED|IDLE)[+ ]' && srun --overlap -w {host} -N1 -n1 true";
 constexpr int kMostSlots = 1'000'000;
 constexpr absl::Duration kProbeLimit = absl::Seconds(10);
 constexpr double kFaster = 0.99;  // a step on more hosts / the present one, at most
@@ -199,7 +201,7 @@ bool ElasticJob::MayGrow() {
   const std::optional<Round> round = round_ ? EndedRound() : std::nullopt;
   if (!round || round->answered.size() <= last_.hosts.size() || !PlanFor(round->answered).ok()) return false;
   if (planned_.layout.step_seconds > kFaster * last_.layout.step_seconds) return false;
-  Log("more hosts answer; saving, then going on with ");
+  Log("more hosts answer; saving, then continuing on ");
   return true;
 }
 
@@ -249,8 +251,10 @@ void ElasticJob::End(const std::string& why, bool crashed) {
   line["end"] = why;
   // A run that has not begun has no directory, and gets none.
   if (!PathExists(JoinPath(run_directory_, kMetricsName))) return;
-  std::ofstream(JoinPath(run_directory_, kIncarnationsName), std::ios::app)
-      << line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << std::endl;
+  const std::string path = JoinPath(run_directory_, kIncarnationsName);
+  const FileDescriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666));
+  const std::string text = line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  if (file.valid()) WriteAll(file, text, path).IgnoreError();
 }
 
 void ElasticJob::Log(const char* what) const {

@@ -45,8 +45,10 @@ class Reporter : public MetricsSink {
   }
 };
 
+// -1: there is none, or it has been set aside.
 int64_t LatestStep(const std::string& run_directory) {
-  return ReadCheckpointPointer(run_directory, CheckpointPointer::kLatest).value_or(-1);
+  const int64_t step = ReadCheckpointPointer(run_directory, CheckpointPointer::kLatest).value_or(-1);
+  return step >= 0 && PathExists(CheckpointDirectory(run_directory, step)) ? step : -1;
 }
 
 // The last copy in memory of the run's last start; -1: none.
@@ -110,7 +112,7 @@ bool FurthestStep::Advance(const JobReport& report) {
   const int64_t saved = std::max(report.saved, goes_back ? -1 : LatestStep(run_directory_));
   if (saved >= 0) saved_ = saved;
   copied_ = reports ? report.copied : std::max(copied_, CopiedStep(run_directory_));
-  if (asked_ && saved_ <= first_) copied_ = -1;
+  if (asked_ && (first_ < 0 || saved_ <= first_)) copied_ = -1;
   const int64_t before = step_;
   step_ = std::max({step_, saved_, copied_});
   return step_ > before;

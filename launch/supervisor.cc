@@ -46,6 +46,12 @@ std::string RunDirectoryOf(const std::vector<std::string>& command) {
   return OptionValue(command, "--run-dir").value_or("run");
 }
 
+// Then --resume CHECKPOINT has been applied, which acts once a job.
+bool SlurmHasRequeued() {
+  const char* const restarts = std::getenv("SLURM_RESTART_COUNT");
+  return restarts != nullptr && std::atoi(restarts) > 0;
+}
+
 // A host is lost after 5 seconds of silence and 3 unanswered probes, 2 seconds apart: 11 seconds. Open MPI's defaults:
 // eight minutes. Version 5 reads the variables of PRTE.
 void SetKeepalive() {
@@ -118,7 +124,8 @@ class Supervisor {
       : options_(options),
         log_(log),
         run_directory_(RunDirectoryOf(options.command)),
-        furthest_(run_directory_, OptionValue(options.command, "--resume").value_or("auto") != "auto") {
+        furthest_(run_directory_,
+                  !SlurmHasRequeued() && OptionValue(options.command, "--resume").value_or("auto") != "auto") {
     // The descendants of a guardian that was killed become children of this process.
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     if (options.elastic) elastic_.emplace(*options.elastic, run_directory_, log);

@@ -86,7 +86,8 @@ class SlurmLab(Lab):
     def wait_for(self, host: str, state: str) -> None:
         """Waits until Slurm's state of a node matches `state`."""
         while not re.fullmatch(state, self.slurm(f"sinfo -h -n {host} -o %t")):
-            self.poll()
+            if self.poll() is not None:
+                return
             time.sleep(0.5)
 
     def close(self) -> None:

@@ -270,6 +270,8 @@ def verdict(lab: Lab, hadal: str, faults: list[str], events: list[Event], wanted
     for line in lines_of(work / "run/metrics.jsonl"):
         if found := re.search(r"has no lines of the steps (\d+) to (\d+)", line.get("text", "")):
             named |= set(range(int(found[1]), int(found[2]) + 1))
+    if named and "disk full" not in {event.kind for event in events}:
+        faults.append("steps without a line, and the disk was never full")
     wanted = [step for step in wanted if step["step"] not in named]
     if len(events) < wanted_events:
         faults.append(f"{len(events)} events of {wanted_events}")

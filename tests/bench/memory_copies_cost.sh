@@ -26,7 +26,8 @@ measure() { # NAME LAYERS WIDTH EVERY
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 for shape in "10 128" "4 256"; do
   for pair in $(seq "$pairs"); do
-    for copies in 0 "$every"; do measure "${shape/ /-}-$pair-$copies" $shape "$copies"; done
+    order="0 $every"; [ $((pair % 2)) -eq 1 ] || order="$every 0"
+    for copies in $order; do measure "${shape/ /-}-$pair-$copies" $shape "$copies"; done
   done
 done
 python3 - "$work" "$pairs" "$every" <<'PYTHON'

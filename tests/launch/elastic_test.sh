@@ -29,7 +29,7 @@ says "starting it again from step"
 until_ trains_again run 2; end_soon run; up 1 2 3 4
 wait $job; code=$?
 [ $code -eq 0 ] || fail "exit code $code"
-says "more hosts answer; saving, then going on with 4 host(s)"; nodes_in 4 || fail "not started on 4 hosts"
+says "more hosts answer; saving, then continuing on 4 host(s)"; nodes_in 4 || fail "not started on 4 hosts"
 identical run
 python3 - <<'PYTHON' || fail "incarnations.jsonl"
 import json

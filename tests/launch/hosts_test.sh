@@ -79,7 +79,7 @@ until_ grep -q "starting on 2 host(s) (h1 h2)" out; took=$((SECONDS - begin))
 until_ trains_again elastic 2; end_soon elastic; host_lab_mend h3
 wait $job; code=$?
 [ $code -eq 0 ] || fail "elastic: exit code $code"
-says "going on with 3 host(s) (h1 h2 h3)"
+says "continuing on 3 host(s) (h1 h2 h3)"
 identical elastic
 echo "a host cut off, elastic: continued on two after $took s, then with three, same bits"
 

@@ -114,6 +114,7 @@ class RunWithoutReports : public ::testing::Test {
  protected:
   RunWithoutReports() { std::filesystem::create_directories(directory_ / "checkpoints"); }
   void PointLatestAt(int64_t step) {
+    std::filesystem::create_directories(CheckpointDirectory(directory_.path(), step));
     std::filesystem::remove(directory_ / "checkpoints/latest");
     std::filesystem::create_directory_symlink(CheckpointName(step), directory_ / "checkpoints/latest");
   }
@@ -130,6 +131,9 @@ TEST_F(RunWithoutReports, LatestCountsWhereNothingIsReported) {
   EXPECT_FALSE(furthest.Advance({})) << "back and forth";
   PointLatestAt(100);
   EXPECT_TRUE(furthest.Advance({}));
+  PointLatestAt(120);
+  std::filesystem::remove(CheckpointDirectory(directory_.path(), 120));
+  EXPECT_FALSE(furthest.Advance({})) << "set aside";
 }
 
 // --resume step_00000040 sets aside 60 and 80, which are no progress of this job, nor its measure.

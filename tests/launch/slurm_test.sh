@@ -28,7 +28,7 @@ chmod +x bin/*
 # stubbed CODE LAUNCHED: runs the script, with a launcher that does LAUNCHED.
 stubbed() {
   rm -f requeued
-  expect "$1" env PATH="$work/bin:$PATH" HADAL=false SLURM_JOB_ID=7 SLURM_NTASKS=1 SLURM_JOB_NODELIST=n LAUNCHED="$2" \
+  expect "$1" env PATH="$work/bin:$PATH" HADAL="$work/bin/srun" SLURM_JOB_ID=7 SLURM_NTASKS=1 SLURM_JOB_NODELIST=n LAUNCHED="$2" \
     bash "$source/launch/slurm/train.sbatch" x
 }
 requeued() { [ "$(cat requeued 2> /dev/null)" = "requeue 7" ] || fail "the job was not put back into the queue once"; }
@@ -36,7 +36,8 @@ listen='trap "exit 85" USR1; while :; do sleep 0.05; done'
 echo 'kill -USR1 $$' > site.env
 stubbed 143 'sleep 60'; says "asked to save"; says "ended with code 138"; requeued
 stubbed 143 "$listen"; requeued
-HADAL_LEAST_TASKS=4 stubbed 85 "$listen"
+HADAL_LEAST_TASKS=4 stubbed 143 "$listen"; requeued
+HADAL_LAUNCHER=elastic HADAL_LEAST_TASKS=4 stubbed 85 "$listen"
 [ "$(paste -sd ' ' requeued)" = "requeue 7 update JobId=7 NumTasks=4" ] || fail "a requeued job does not ask for HADAL_LEAST_TASKS"
 echo > site.env
 stubbed 143 "kill -USR1 \$PPID; $listen"; requeued

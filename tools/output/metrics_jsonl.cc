@@ -149,8 +149,8 @@ absl::StatusOr<std::unique_ptr<MetricsJsonl>> MetricsJsonl::Open(const Options& 
   if (earlier.last_step > 0 && earlier.last_step + 1 < options.first_step) {
     const std::string text =
         absl::StrCat(options.path, " has no lines of the steps ", earlier.last_step + 1, " to ", options.first_step - 1,
-                     ": an earlier attempt ended before it could write them");
-    sink->OnText(options.first_step - 1, TextKind::kWarning, text);
+                     ": an earlier attempt could not write them, or did other steps");
+    sink->OnText(options.first_step, TextKind::kWarning, text);
     sink->Warn(text);
   }
   return sink;

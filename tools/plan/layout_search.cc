@@ -276,6 +276,8 @@ absl::StatusOr<LayoutSearch> Search::Run() {
     HADAL_RETURN_IF_ERROR(List(*entry.layout));
     if (result_.best.size() > before) listed.push_back(shape);
   }
+  // Another cut may have gained more than MostGain.
+  std::ranges::stable_sort(result_.best, {}, [](const PlanReport& report) { return report.prediction->step_seconds; });
   result_.roofline_seconds = bounds_.roofline_seconds();
   result_.operations = StepOperations(model_, options_.batch);
   result_.perfect_seconds = result_.operations / (costs_.peak_flops() * machine_.devices());

@@ -263,7 +263,7 @@ TEST_F(MetricsJsonlTest, AGapIsNamedUntilItsStepsComeAgain) {
   Run(1, 3);
   Run(6, 8);
   EXPECT_THAT(Steps("step"), ElementsAre(1, 2, 6, 7));
-  EXPECT_THAT(Steps("warning"), ElementsAre(5));
+  EXPECT_THAT(Steps("warning"), ElementsAre(6));
   EXPECT_THAT(Lines().at(3), HasSubstr(path_ + " has no lines of the steps 3 to 5: "));
   Run(5, 6);
   EXPECT_THAT(Lines().back(), HasSubstr(R"("step":5,)"));

@@ -317,7 +317,6 @@ TEST(LayoutSearch, MoreDevicesThanMicroBatchesAndCutsAreRefused) {
   EXPECT_EQ(search.status().code(), absl::StatusCode::kInvalidArgument) << search.status();
 }
 
-// What is pasted behind the searched config is a config of that layout.
 // The layout that a run with these options makes for the report's ranks.
 PipelineLayout Remade(const PlanReport& report, const BatchOptions& batch, const PipelineOptions& options,
                       const Machine& machine) {
@@ -327,6 +326,7 @@ PipelineLayout Remade(const PlanReport& report, const BatchOptions& batch, const
       .value();
 }
 
+// What is pasted behind the searched config is a config of that layout.
 TEST(LayoutSearch, ItsArgumentsMakeTheLayout) {
   const std::string shipped = absl::StrCat(HADAL_CONFIGS, "/");
   const std::vector<std::string> files = {shipped + "base.textproto", shipped + "size/512.textproto",
