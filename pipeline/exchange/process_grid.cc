@@ -16,12 +16,14 @@ constexpr int kReplicasTagSpace = 2;
 
 std::vector<int> StagesOfReplica(const GridShape& shape, int replica) {
   std::vector<int> ranks;
+  ranks.reserve(shape.stages);
   for (int stage = 0; stage < shape.stages; ++stage) ranks.push_back(shape.RankOf(stage, replica));
   return ranks;
 }
 
 std::vector<int> ReplicasOfStage(const GridShape& shape, int stage) {
   std::vector<int> ranks;
+  ranks.reserve(shape.replicas);
   for (int replica = 0; replica < shape.replicas; ++replica) ranks.push_back(shape.RankOf(stage, replica));
   return ranks;
 }
