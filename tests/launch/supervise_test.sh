@@ -40,7 +40,7 @@ job 'exit 205'; expect 6 "${supervise[@]}" --tries 2 -- bash job; starts 2
 job 'kill -SEGV $$'; expect 6 "${supervise[@]}" --tries 2 -- bash job; starts 2
 job 'exit 5'; expect 5 "${supervise[@]}" --tries 2 -- bash job; starts 2
 job '[ $(wc -l < starts) -eq 2 ] || exit 6'; expect 0 "${supervise[@]}" -- bash job; starts 2
-job 'n=$(wc -l < starts); ln -sfn step_0000000$((n / 2)) run/checkpoints/latest; [ $n -eq 8 ] || exit 137'
+job 'n=$(wc -l < starts); mkdir -p run/checkpoints/step_0000000$((n / 2)); ln -sfn step_0000000$((n / 2)) run/checkpoints/latest; [ $n -eq 8 ] || exit 137'
 expect 0 "${supervise[@]}" --tries 2 -- bash job --run-dir run; starts 8
 
 echo "a saved step beyond all earlier ones is progress, and nothing else"
@@ -49,7 +49,7 @@ job "$reports"'report start 0 /a run; report saved $n; [ $n -eq 8 ] || exit 137;
 expect 0 "${supervise[@]}" --tries 2 -- bash job; starts 8; says "starting it again from step 7 of /a run"
 job "$reports"'report start 40 /r; report saved $((60 - 20 * (n / 2 % 2))); exit 137'  # 60 40 40 60 …
 expect 6 "${supervise[@]}" -- bash job; starts 4
-job 'n=$(wc -l < starts); ln -sfn step_0000000$((n % 2)) run/checkpoints/latest; exit 137'
+job 'n=$(wc -l < starts); mkdir -p run/checkpoints/step_0000000$((n % 2)); ln -sfn step_0000000$((n % 2)) run/checkpoints/latest; exit 137'
 expect 6 "${supervise[@]}" -- bash job --run-dir run; starts 4
 # mpirun returns 1 when TERM is sent to it: the ranks have saved, or not.
 job "$reports"'report start 0 /r; report saved 20; report end 85; echo boxes; exit 1'; expect 85 "${supervise[@]}" -- bash job; starts 1

@@ -117,7 +117,7 @@ def _value(word: str) -> object:
 @dataclasses.dataclass(frozen=True)
 class Status:
     """How a run is. `state`: "queued" (Slurm's job waits), "running", "finished" (a limit of stop was reached), "saved" (on a signal or a
-    time limit: it can go on), "failed" (it ended otherwise), "not started", or "lost" (of another host: silent for a minute). `step`: the last one;
+    time limit: it can continue), "failed" (it ended otherwise), "not started", or "lost" (of another host: silent for a minute). `step`: the last one;
     `total_steps`: stop.steps, 0: no limit; `reason`: of the end, in the program's words; `job`: Slurm's number, "" without one."""
 
     state: str
