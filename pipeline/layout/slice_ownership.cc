@@ -135,7 +135,9 @@ int64_t BucketElements(int64_t elements, int replicas) {
   return std::clamp(elements / (kRounds * replicas), kMebibyte, 8 * kMebibyte);
 }
 
-bool IsTiedTable(const ModelPlan& plan, int32_t parameter) { return plan.Uses(parameter).size() > 1; }
+bool IsTiedTable(const ModelPlan& plan, int32_t parameter) {
+  return plan.parameters[parameter].is_table() && plan.Uses(parameter).size() > 1;
+}
 
 std::vector<OwnedSlice> SlicesOfStage(const ModelPlan& plan, const PipelineLayout& pipeline, int stage) {
   std::vector<OwnedSlice> slices;
