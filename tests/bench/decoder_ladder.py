@@ -17,6 +17,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import shutil
 import statistics
 import subprocess
@@ -89,7 +90,7 @@ class Ladder:
             sys.exit(f"{run}: exit code {code}")
         validations = [event for event in events_of(run) if event["event"] == "validation"]
         row = dict(key=key, nll=validations[-1]["nll"] if code == 0 else None, seconds=round(time.time() - start),
-                   commit=subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True).stdout.strip())
+                   commit=re.search(r"^commit +(\S+)", subprocess.run([self.hadal, "--build-info"], capture_output=True, text=True).stdout, re.M)[1])
         shutil.rmtree(run)
         return row
 
