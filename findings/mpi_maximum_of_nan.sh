@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # MPICH 5.0.2 and Open MPI 5.0.11: MPI_Allreduce with MPI_MAX, if one rank's number is NaN, returns NaN, or the greatest of the others, or
-# neither: of 1, 2, NaN and 4 it makes 2. With MPICH the ranks get different results of one call, so that ranks that stop at a NaN, or skip a
-# step, part from those that go on. MPI_SUM returns NaN to all. Which rank has the NaN, and the number of elements, decide. The standard
-# wants the same result on all ranks and leaves NaN open; a loss or a gradient's norm that has diverged is such a number.
+# neither: of 1, 2, NaN and 4 it makes 2. With MPICH the ranks get different results of one call, so some ranks stop at a NaN, or skip a
+# step, and others continue. MPI_SUM returns NaN to all. Which rank has the NaN, and the number of elements, decide. The standard
+# requires the same result on all ranks and leaves NaN open; a loss or a gradient's norm that has diverged is such a number.
 set -euo pipefail
 folder=$(mktemp -d); trap 'rm -rf "$folder"' EXIT
 cat > "$folder/maximum.py" <<'PYTHON'

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # PyTorch 2.15.0: the converters of torch.distributed.checkpoint drop an optimizer's moments. Keys that are numbers become strings in a
 # distributed checkpoint, an optimizer's state has a number for each parameter, and load_state_dict takes what has another key for state of
-# no parameter. So Adam begins anew at its first step, with the learning rate of the resumed one, and nothing is printed.
+# no parameter. So Adam starts again at its first step, with the learning rate of the resumed one, and nothing is printed.
 set -euo pipefail
 folder=$(mktemp -d); trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/python"
