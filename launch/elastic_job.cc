@@ -79,14 +79,14 @@ absl::StatusOr<Hosts> ReadHosts(const std::string& path) {
     }
     const auto same = [&](const ElasticHost& other) { return IsSame(host.name, other.name); };
     if (host.slots < 1 || host.slots > kMostSlots || std::ranges::any_of(hosts, same)) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ": \"", line, "\": each host is named once, with slots=N, ",
-                                                     path == kSlurm ? "as --ntasks-per-node gives it" : "its ranks"));
+      return InvalidArgumentError(path, ": \"", line, "\": each host is named once, with slots=N, ",
+                                  path == kSlurm ? "as --ntasks-per-node gives it" : "its ranks");
     }
     hosts.push_back(std::move(host));
   }
   if (!hosts.empty()) return hosts;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--elastic ", path, path == kSlurm ? ": this is no Slurm job" : ": it names no host; add h1 slots=8"));
+  return InvalidArgumentError("--elastic ", path,
+                              path == kSlurm ? ": this is no Slurm job" : ": it names no host; add h1 slots=8");
 }
 
 // When a file was last written; the epoch: there is none.

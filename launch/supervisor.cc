@@ -302,10 +302,10 @@ absl::StatusOr<int> Supervise(const SupervisorOptions& options, std::ostream& lo
         "no command; for example: hadal supervise -- mpirun -n 2 hadal train run.textproto");
   }
   if (OptionValue(options.command, "--resume") == "never") {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgumentError(
         "--resume never would start over after a crash wherever rank 0 does not see HADAL_JOB_START; leave it out and "
         "give a fresh --run-dir, or move ",
-        CheckpointsDirectory(RunDirectoryOf(options.command)), " away"));
+        CheckpointsDirectory(RunDirectoryOf(options.command)), " away");
   }
   SetKeepalive();
   MarkJobStart();

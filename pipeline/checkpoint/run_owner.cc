@@ -115,10 +115,10 @@ Activity ActivityOf(const RunOwner& owner) {
 }
 
 absl::Status InUse(const std::string& run_directory, const RunOwner& owner, bool stopped) {
-  return absl::AbortedError(absl::StrCat(
+  return AbortedError(
       run_directory, " is in use by another attempt: ", owner.Describe(), stopped ? " (stopped by a signal)" : "",
       ". Wait until it has ended, stop it, or choose another --run-dir. To take the directory from it, give "
-      "--take-over: it then ends before it writes again"));
+      "--take-over: it then ends before it writes again");
 }
 
 // Waits `silence` for a sign of an owner in another place. Returns OK if there is none.
@@ -138,11 +138,11 @@ absl::Status AwaitSilence(const std::string& run_directory, const RunOwner& owne
 absl::Status Compare(const std::optional<RunOwner>& owner, const std::string& run_directory,
                      const std::string& attempt) {
   if (!owner.has_value()) {  // NotFound would read as a mistake of the user: exit code 2
-    return absl::InternalError(absl::StrCat(RecordPath(run_directory), ": is no longer there"));
+    return InternalError(RecordPath(run_directory), ": is no longer there");
   }
   if (owner->attempt == attempt) return absl::OkStatus();
-  return absl::AbortedError(absl::StrCat("this attempt (", attempt, ") may no longer write into ", run_directory,
-                                         ": a later one (", owner->Describe(), ") has taken it over"));
+  return AbortedError("this attempt (", attempt, ") may no longer write into ", run_directory, ": a later one (",
+                      owner->Describe(), ") has taken it over");
 }
 
 }  // namespace
@@ -248,9 +248,9 @@ absl::Status RunOwnership::Check() const {
   if (owner.has_value() || (!removed && PathExists(options_.run_directory))) {
     return Compare(owner, options_.run_directory, options_.attempt);
   }
-  return absl::AbortedError(absl::StrCat(options_.run_directory,
-                                         " was removed while this attempt wrote into it; nothing more can be saved. "
-                                         "Start again, in this or another --run-dir"));
+  return AbortedError(options_.run_directory,
+                      " was removed while this attempt wrote into it; nothing more can be saved. "
+                      "Start again, in this or another --run-dir");
 }
 
 }  // namespace hadal

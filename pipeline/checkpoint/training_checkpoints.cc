@@ -103,9 +103,8 @@ void TrainingCheckpoints::Warn(std::string_view text) const {
 
 absl::Status TrainingCheckpoints::ClaimHere(int64_t step) {
   if (!loaded_elsewhere_ && !loaded_directory_.empty() && !PathExists(loaded_directory_)) {
-    return absl::AbortedError(absl::StrCat(options_.run_directory,
-                                           " is in use by another attempt, which has moved or removed ",
-                                           loaded_directory_, " since this one read it; start again"));
+    return AbortedError(options_.run_directory, " is in use by another attempt, which has moved or removed ",
+                        loaded_directory_, " since this one read it; start again");
   }
   HADAL_RETURN_IF_ERROR(committer_->Claim(options_.predecessor));
   if (const absl::Status removed = RemoveLeftovers(options_.run_directory, attempt_); !removed.ok()) {
@@ -135,9 +134,9 @@ absl::Status TrainingCheckpoints::AwaitSight() {
     if (!unseen) return absl::OkStatus();
   }
   if (!claim.ok()) {
-    claim = absl::InvalidArgumentError(
-        absl::StrCat("host ", HostName(), " does not see what rank 0 has written to ", options_.run_directory,
-                     "; put it on a file system that all hosts share, under one path (`hadal doctor` tests it)"));
+    claim = InvalidArgumentError(
+        "host ", HostName(), " does not see what rank 0 has written to ", options_.run_directory,
+        "; put it on a file system that all hosts share, under one path (`hadal doctor` tests it)");
   }
   return collectives_.AllOk(claim, kWhat);
 }
@@ -384,10 +383,9 @@ absl::Status CompareWithOwn(const SharedCheckpoint& shared, int rank) {
   HADAL_ASSIGN_OR_RETURN(const CheckpointReader reader, CheckpointReader::Open(shared.directory));
   const std::string own = DescribeManifest(reader.manifest()), first = DescribeManifest(shared.manifest);
   if (own == first) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(shared.directory, ": rank ", rank, " (host ", HostName(),
-                                                 ") has another checkpoint there (", own, ") than rank 0 on ",
-                                                 shared.host, " (", first,
-                                                 "); copy it from one host to all, or put it where all hosts see it"));
+  return InvalidArgumentError(shared.directory, ": rank ", rank, " (host ", HostName(),
+                              ") has another checkpoint there (", own, ") than rank 0 on ", shared.host, " (", first,
+                              "); copy it from one host to all, or put it where all hosts see it");
 }
 
 absl::Status TrainingCheckpoints::LoadWeights(CheckpointReader& checkpoint, std::vector<SliceState> slices) const {
@@ -409,10 +407,10 @@ absl::Status TrainingCheckpoints::CompareOptimizers(const SharedCheckpoint& from
   const bool muon = state_.plan().muon_steps > 0;
   if (from.manifest.muon == muon) return absl::OkStatus();
   const auto name = [](bool is_muon) { return is_muon ? "muon" : "adam"; };
-  return absl::FailedPreconditionError(absl::StrCat(
+  return FailedPreconditionError(
       from.directory, " holds the moments of optimizer.kind = \"", name(from.manifest.muon), "\", the run has \"",
       name(muon), "\", which cannot continue from them; set optimizer.kind as it was, or start a new run ",
-      "from the checkpoint's weights with --init-from"));
+      "from the checkpoint's weights with --init-from");
 }
 
 absl::Status TrainingCheckpoints::LoadHere(const SharedCheckpoint& from, LoadedState loaded) {

@@ -19,9 +19,9 @@
 // and so on, because a deep model has thousands of norms per step.
 //
 // Resumption: opening with first_step = s leaves out the first step ≥ s and everything after it, so that the lines
-// appended later repeat no step. They leave no gap, unless an earlier attempt ended while its disk was full and the run
-// resumes from a copy in memory (pipeline/checkpoint/memory_copies.h): a line of event "warning" then names the steps.
-// A line truncated by a crash is left out with everything after it.
+// appended later repeat no step. They leave a gap if an earlier attempt ended while its disk was full and the run
+// resumes from a copy in memory (pipeline/checkpoint/memory_copies.h), or if it resumes from another run's checkpoint:
+// a line of event "warning" then names the steps. A line truncated by a crash is left out with everything after it.
 // One writer: each attempt copies what remains to a file of its own, PATH.<attempt>, and renames it to PATH. If an
 // earlier attempt still appends, that goes to its own file, which no longer has a name. `may_write` is called between
 // copy and rename; pipeline/checkpoint/run_owner.h says why. Readers who follow the file must open it again (`tail
