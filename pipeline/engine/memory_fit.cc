@@ -1,9 +1,12 @@
 #include "pipeline/engine/memory_fit.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cstddef>
 #include <limits>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +19,7 @@
 #include "pipeline/layout/recompute_plan.h"
 #include "pipeline/schedule/partition.h"
 #include "pipeline/schedule/schedule_replay.h"
+#include "runtime/machine.h"
 #include "runtime/math.h"
 #include "runtime/status_macros.h"
 
@@ -148,10 +152,18 @@ struct FittedCut {
 };
 FittedCut FitCut(const ModelPlan& plan, int64_t limit_bytes, const Stream& stream, PipelineLayout pipeline) {
   FittedCut cut{.pipeline = std::move(pipeline)};
+  std::vector<StageFit> stages(cut.pipeline.shape.stages);
+  std::atomic<int> next = 0;
+  auto fit_stages = [&, own = cut.pipeline]() mutable {
+    for (int s = next++; s < std::ssize(stages); s = next++) stages[s] = FitStage(plan, limit_bytes, stream, s, own);
+  };
+  std::vector<std::jthread> others(std::min<size_t>(stages.size(), ProcessCpus()) - 1);
+  for (std::jthread& other : others) other = std::jthread(fit_stages);
+  fit_stages();
+  others.clear();  // joins
   std::vector<RecomputeRun> runs;
   RecomputeFit fit;
-  for (int stage = 0; stage < cut.pipeline.shape.stages; ++stage) {
-    const auto& [choice, bytes, bytes_without] = FitStage(plan, limit_bytes, stream, stage, cut.pipeline);
+  for (const auto& [choice, bytes, bytes_without] : stages) {
     fit.bytes_without.push_back(bytes_without);
     if (choice.cost > 0) fit.gap = std::max(fit.gap, 1 - choice.lower_bound / choice.cost);
     runs.insert(runs.end(), choice.runs.begin(), choice.runs.end());

@@ -36,7 +36,7 @@ inline constexpr int kExactCutSublayers = 16, kExactCutPieces = 3;
 // then has the most bytes. With `make` it also moves the cuts between stages: in rounds, the model is cut anew with the
 // costs of what is repeated; up to kExactCutSublayers, embeddings and head counted, and kExactCutPieces, all cuts are
 // tried. The layout is kept whose fullest stage lacks least, then whose step is the shortest by replay (CostsOfChunks).
-// REQUIRES: as SetRecompute.
+// Stages are computed in parallel, on all CPUs of the process (ProcessCpus). REQUIRES: as SetRecompute.
 FullestStage RecomputeToFit(const ModelPlan& plan, int64_t limit_bytes, const Stream& stream, PipelineLayout& pipeline,
                             const LayoutOfBorders& make = nullptr);
 

@@ -180,13 +180,19 @@ FullestStage Search::Fullest(const PipelineLayout& pipeline) const {
 bool Search::Fits(LayoutPrediction& layout, PipelineLayout& pipeline, bool moves) {
   const int64_t room = Room(pipeline);
   const bool chooses = layout.pipeline.recompute_every == kAnyLength || !layout.pipeline.recompute.empty();
-  FullestStage fullest = chooses ? RecomputeToFit(model_, room, stream_, pipeline) : Fullest(pipeline);
+  const bool movable = chooses && options_.pipeline.split.empty();
+  const auto fit = [&](bool moving) {
+    const LayoutOfBorders make = [&](const std::vector<int32_t>& borders) { return LayoutOf(layout, borders); };
+    return RecomputeToFit(model_, room, stream_, pipeline, moving ? make : nullptr);
+  };
+  moves = moves && movable;
+  FullestStage fullest = chooses ? fit(moves) : Fullest(pipeline);
   const bool may_fit = fullest.bytes > room && fullest.all_bytes <= room * pipeline.shape.stages;
-  if (chooses && options_.pipeline.split.empty() && (moves || may_fit)) {
-    fullest = RecomputeToFit(model_, room, stream_, pipeline,
-                             [&](const std::vector<int32_t>& borders) { return LayoutOf(layout, borders); });
-    layout.pipeline.split.assign(pipeline.borders.begin() + 1, pipeline.borders.end() - 1);
+  if (movable && !moves && may_fit) {
+    moves = true;
+    fullest = fit(moves);
   }
+  if (moves) layout.pipeline.split.assign(pipeline.borders.begin() + 1, pipeline.borders.end() - 1);
   layout.pipeline.memory_limit_bytes = room;
   layout.pipeline.recompute_every = LongestLength(pipeline.recompute);
   // Only recompute_auto makes a cut that moved. Where nothing is recomputed: one run of length 0, in the schedule of a

@@ -9,8 +9,9 @@
 // plan`'s report (plan_report.h), for which all ranks are laid out; if they fit, it is listed. So most candidates are
 // never laid out. Apart from the assumed gain of another cut the result is the same as trying them all (tests compare);
 // its bytes are those of `hadal plan`.
-// Threads: pure. Time for 2,500 sublayers: 2 to 12 s for 64 to 512 devices, 20 to 30 s for 8 to 32, most of it for the
-// choice of what is recomputed; longer if nothing fits.
+// Threads: pure; the stages of a layout are laid out in parallel (memory_fit.h). CPU time for 2,500 sublayers: 2 to
+// 10 s for 64 to 512 devices, 15 to 25 s for 8 to 32, most of it for the choice of what is recomputed; longer if
+// nothing fits.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +42,7 @@ struct LayoutSearch {
   double operations = 0;        // of a step, without recomputation
 };
 
-// `threads`: of each rank of the planned run, if it computes on CPUs; buffers depend on it. The search itself uses one.
+// `threads`: of each rank of the planned run, if it computes on CPUs; buffers depend on it.
 // Errors: ResourceExhausted if nothing fits, with the layouts that need the fewest bytes, the number of nodes that
 // would suffice, and the kept fields without which a layout fits; InvalidArgument if the devices cannot be divided over
 // this model, with the kept fields without which they can, or if the run's precision is not the machine's; the costs',
