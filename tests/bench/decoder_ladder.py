@@ -5,8 +5,10 @@
     tests/bench/decoder_ladder.py cost HADAL FOLDER                           hours of each part, from a few steps at each depth
     tests/bench/decoder_ladder.py run HADAL FOLDER RUNS.jsonl --hours H       trains what RUNS.jsonl lacks, one run a core, and adds a line for each
     tests/bench/decoder_ladder.py table RUNS.jsonl > tests/bench/results/decoder_ladder.txt
+    tests/bench/decoder_ladder.py figure RUNS.jsonl docs/pictures/decoder_ladder.svg    (with matplotlib)
 
-Rates are a factor 2 apart; a method's search at a depth goes on until its best rate has a neighbour on both sides. The best rate has three
+Rates are a factor 2 apart; a method's search at a depth begins at the best rate of the depth before and continues until its best rate has a
+neighbour on both sides. The best rate has three
 seeds; a seed's order of data is the same for all methods. Scores are nll of 128 held-out blocks of 256 tokens, after the last step. A method
 is better than Pre-LN if the mean of the paired differences is beyond twice their standard deviation. An interrupted run goes on where
 its checkpoint is."""
@@ -28,7 +30,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEXT = pathlib.Path("/usr/share/doc/linux-doc-6.1/Documentation")
 STEPS, STEP_TOKENS = 1000, 2048
-START, SEEDS = (1, 2, 3), (1, 2, 3)  # exponents of a search's first rates, 1e-3 · 2^exponent
+START = {"adam": (1, 2, 3), "muon": (3, 4, 5)}  # exponents of a search's first rates, 1e-3 · 2^exponent, at a method's least depth
+SEEDS = (1, 2, 3)
 LADDER = ("pre_ln", "ln_scaling", "completep", "deepnorm", "keel", "attn_res")
 OTHERS = ("peri_ln", "mix_ln", "mhc", "residual_dual", "attn_res_delta")
 MUON = ("pre_ln", "completep", "attn_res", "deepnorm")
@@ -94,18 +97,34 @@ class Ladder:
         shutil.rmtree(run)
         return row
 
+    def found(self):
+        with self.lock:
+            return nlls(self.done.values())
+
+    def first_rates(self, method, layers, width, optimizer):
+        """The exponents with which a search begins: the best one of the next shallower depth and its neighbours."""
+        found = self.found()
+        depths = [key[1] for key in found if key[0] == method and key[2:4] == (width, optimizer) and key[1] < layers]
+        if not depths:
+            return START[optimizer]
+        best = of_best(found, (method, max(depths), width, optimizer))[1]
+        return best - 1, best, best + 1
+
     def search(self, method, layers, width, optimizer, seeds):
         """The best rate's exponent, once its neighbours and its other seeds are done; else None."""
-        tried = {}
-        todo = list(START)
-        while todo:
-            for exponent in todo:
-                tried[exponent] = self.nll(method, layers, width, optimizer, exponent, seeds[0])
-                if tried[exponent] is None:
-                    return None
-            best = min(tried, key=tried.get)
-            todo = [] if math.isinf(tried[best]) else [e for e in (best - 1, best + 1) if e not in tried]
-        if any(self.nll(method, layers, width, optimizer, best, seed) is None for seed in seeds[1:]):
+        group = (method, layers, width, optimizer)
+        todo, best = self.first_rates(*group), None
+        while True:
+            tried = {key[4]: nll for key, nll in self.found().items() if key[:4] == group and key[5] == seeds[0]}
+            if tried:
+                best = min(tried, key=tried.get)
+                if math.isinf(tried[best]) or {best - 1, best + 1} <= tried.keys():
+                    break
+            if tried.keys() >= set(todo):
+                todo = best - 1, best + 1
+            if any(self.nll(*group, exponent, seeds[0]) is None for exponent in todo):
+                return None
+        if any(self.nll(*group, best, seed) is None for seed in seeds[1:]):
             return None
         return best
 
@@ -132,7 +151,7 @@ def cost(hadal, folder):
         subprocess.run([hadal, "train", "configs/language_model/base.textproto", *settings(folder, methods[0], layers, width, optimizer, 1, 1),
                         "--run-dir", run, "--set=stop.steps=5", "--set=validation.every_steps=0"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
         step = statistics.median(event["step_seconds"] for event in events_of(run) if event["event"] == "step")
-        runs = len(methods) * (len(START) + 1 + len(seeds) - 1)
+        runs = len(methods) * (len(START[optimizer]) + 1 + len(seeds) - 1)
         hours = runs * STEPS * step / 3600 / os.cpu_count()
         total += hours
         print(f"{name:32} about {runs:2} runs of {STEPS * step:6.0f} s on a core: {hours:5.1f} hours of this machine", flush=True)
@@ -160,22 +179,27 @@ def in_words(nll):
     return f"{nll:.3f}" if math.isfinite(nll) else "diverged"
 
 
+def nlls(rows):
+    return {tuple(row["key"]): math.inf if row["nll"] is None else row["nll"] for row in rows}
+
+
+def of_best(found, group):
+    """Of a group (method, layers, width, optimizer): nll of each rate with seed 1, the best rate's exponent, its nll of each seed."""
+    rates = {key[4]: nll for key, nll in found.items() if key[:4] == group and key[5] == 1}
+    best = min(rates, key=rates.get)
+    return rates, best, {key[5]: nll for key, nll in found.items() if key[:5] == (*group, best)}
+
+
 def table(rows):
     print(f"# commits {', '.join(sorted({row['commit'] for row in rows}))}; {sum(row['seconds'] for row in rows) / 3600:.1f} hours of a core\n"
           "# nll of held-out text; ±: standard deviation over seeds; better, worse: than Pre-LN, beyond twice the paired deviation\n"
           "| layers | d_model | optimizer | method | best rate | nll | seeds | beside Pre-LN | all rates of seed 1 |\n" + "|---" * 9 + "|")
-    found = {tuple(row["key"]): math.inf if row["nll"] is None else row["nll"] for row in rows}
-
-    def of_best(group):
-        rates = {key[4]: nll for key, nll in found.items() if key[:4] == group and key[5] == 1}
-        best = min(rates, key=rates.get)
-        return rates, best, {key[5]: nll for key, nll in found.items() if key[:5] == (*group, best)}
-
+    found = nlls(rows)
     for group in sorted(dict.fromkeys(key[:4] for key in found), key=lambda group: (group[3], group[2], group[1])):
-        rates, best, seeds = of_best(group)
+        rates, best, seeds = of_best(found, group)
         verdict, base = "", ("pre_ln", *group[1:])
         if group != base and any(key[:4] == base for key in found) and len(seeds) > 1:
-            plain = of_best(base)[2]
+            plain = of_best(found, base)[2]
             differences = [seeds[seed] - plain[seed] for seed in seeds if seed in plain]
             if len(differences) > 1 and all(map(math.isfinite, differences)):
                 mean, spread = statistics.mean(differences), statistics.stdev(differences)
@@ -186,21 +210,48 @@ def table(rows):
               f"| {verdict} | {', '.join(f'{1e-3 * 2**e:g}: {in_words(nll)}' for e, nll in sorted(rates.items()))} |")
 
 
+def figure(rows, path):
+    """Held-out nll over the depth, with Adam, of the methods with three seeds; bars: standard deviation over seeds."""
+    import matplotlib.pyplot as plt
+    grey = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")  # on light and dark pages
+    plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "ladder", **dict.fromkeys(grey, "#808080")})
+    drawing, axes = plt.subplots(figsize=(7, 4))
+    found = nlls(rows)
+    axes.set_xscale("log", base=2)
+    for method in LADDER:
+        points = []
+        for group in sorted({key[:4] for key in found if key[0] == method and key[2:4] == (64, "adam")}):
+            seeds = of_best(found, group)[2].values()
+            if len(seeds) == len(SEEDS) and all(map(math.isfinite, seeds)):
+                points.append((group[1], statistics.mean(seeds), statistics.stdev(seeds)))
+        layers, means, spreads = zip(*points)
+        axes.errorbar(layers, means, spreads, marker="o", markersize=4, capsize=3, label=method)
+    depths = sorted({key[1] for key in found})
+    axes.set_xticks(depths, depths)
+    axes.set_xlabel("layers")
+    axes.set_ylabel("nll of held-out text")
+    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+    drawing.savefig(path, transparent=True, bbox_inches="tight", metadata={"Date": None})
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("prepare", "cost", "run", "table"):
+    for name in ("prepare", "cost", "run", "table", "figure"):
         command = commands.add_parser(name)
-        if name != "table":
+        if name not in ("table", "figure"):
             command.add_argument("hadal", type=lambda path: pathlib.Path(path).resolve())
             command.add_argument("folder", type=lambda path: pathlib.Path(path).resolve())
-        if name in ("run", "table"):
+        if name in ("run", "table", "figure"):
             command.add_argument("runs", type=pathlib.Path)
         if name == "run":
             command.add_argument("--hours", type=float, required=True)
+        if name == "figure":
+            command.add_argument("picture", type=pathlib.Path)
     arguments = parser.parse_args()
-    if arguments.command == "table":
-        table([json.loads(line) for line in arguments.runs.read_text().splitlines()])
+    if arguments.command in ("table", "figure"):
+        rows = [json.loads(line) for line in arguments.runs.read_text().splitlines()]
+        table(rows) if arguments.command == "table" else figure(rows, arguments.picture)
     elif arguments.command == "run":
         run(Ladder(arguments.hadal, arguments.folder, arguments.runs, time.time() + 3600 * arguments.hours))
     else:
