@@ -4,17 +4,15 @@
 #include <chrono>
 #include <set>
 #include <span>
-#include <tuple>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "pipeline/checkpoint/checkpoint_reader.h"
 #include "pipeline/checkpoint/model_settings.h"
-#include "runtime/bytes.h"
 #include "runtime/check.h"
-#include "runtime/crc32c.h"
 #include "runtime/files.h"
 #include "runtime/machine.h"
 #include "runtime/run_directory.h"
@@ -48,42 +46,10 @@ absl::StatusOr<CommitResult> Commit(const CheckpointCommitter& committer, Memory
   });
 }
 
-// The state of `slices` that is on this rank.
-std::vector<SliceState> Describe(std::span<const StateSlice> slices, LoadedState kinds) {
-  std::vector<SliceState> result;
-  for (const StateSlice& slice : slices) {
-    SliceState& state = result.emplace_back();
-    state.parameter = slice.parameter;
-    state.slice = slice.slice;
-    state.weight = slice.weight;  // or empty: another replica keeps it
-    if (kinds != LoadedState::kAll) continue;
-    state.first_moment = slice.first_moment;
-    state.second_moment = slice.second_moment;
-  }
-  return result;
-}
-
-// Sets weights, on a device if it is not null, to where they start.
-void Apply(const DeepenedParameter& start, Vector weights, Device* device) {
-  if (device == nullptr) return start.Apply(weights);
-  std::vector<float> on_host(weights.size);
-  const int64_t bytes = weights.size * static_cast<int64_t>(sizeof(float));
-  device->CopyOut(on_host.data(), weights.data, bytes);
-  start.Apply({on_host.data(), weights.size});
-  device->CopyIn(weights.data, on_host.data(), bytes);
-}
-
 // Whether the run cannot continue after a failed save: another job owns the directory, or the ranks have lost each
 // other.
 bool EndsTheRun(const absl::Status& save) {
   return absl::IsAborted(save) || absl::IsUnavailable(save) || absl::IsDeadlineExceeded(save);
-}
-
-// "step 3, its manifest's checksum 0123abcd".
-std::string DescribeManifest(const CheckpointManifest& manifest) {
-  const std::string text = manifest.ToString();
-  return absl::StrCat("step ", manifest.progress.step, ", its manifest's checksum ",
-                      absl::Hex(Crc32c(text.data(), text.size()), absl::kZeroPad8));
 }
 
 }  // namespace
@@ -197,7 +163,7 @@ void TrainingCheckpoints::Start(const TrainingProgress& progress, bool is_best, 
     file.directory = copies_->Directory(progress.step);
     file.removed_first = copies_->GivingRoom(progress.step);
   }
-  file_ = std::make_unique<BackgroundFile>(file, Describe(state_.owned(), LoadedState::kAll), state_.save_buffer(),
+  file_ = std::make_unique<BackgroundFile>(file, StatesOf(state_.owned(), LoadedState::kAll), state_.save_buffer(),
                                            SliceStaging{state_.device(), queue_.get(), state_.save_staging()});
 }
 
@@ -352,85 +318,10 @@ void TrainingCheckpoints::ForgetUnsavedBest(TrainingProgress& now) const {
 
 // ---- Loading ----
 
-std::optional<DeepeningRule> DeepeningOf(LoadedState loaded) {
-  if (loaded == LoadedState::kWeightsOfShallower) return DeepeningRule::kSplit;
-  if (loaded == LoadedState::kWeightsOfShallowerAndZeros) return DeepeningRule::kZero;
-  return std::nullopt;
-}
-
-absl::StatusOr<SharedCheckpoint> ShareCheckpoint(absl::StatusOr<FoundCheckpoint> chosen, int rank,
-                                                 Collectives& collectives) {
-  absl::StatusOr<std::string> bytes = std::string();
-  if (rank == 0 && !chosen.ok()) bytes = chosen.status();
-  std::string host = HostName(), manifest;
-  if (rank == 0 && chosen.ok()) {
-    manifest = chosen->manifest.ToString();
-    AppendFields(std::tie(chosen->checkpoint.directory, host, manifest), *bytes);
-  }
-  HADAL_ASSIGN_OR_RETURN(bytes, collectives.BroadcastResult(bytes, "a checkpoint to load"));
-  SharedCheckpoint shared;
-  std::string_view in = *bytes;
-  HADAL_CHECK(TakeFields(in, std::tie(shared.directory, shared.host, manifest)));
-  if (rank == 0) {
-    shared.manifest = std::move(chosen->manifest);
-  } else if (!shared.directory.empty()) {
-    HADAL_ASSIGN_OR_RETURN(shared.manifest, CheckpointManifest::Parse(manifest));
-  }
-  return shared;
-}
-
-absl::Status CompareWithOwn(const SharedCheckpoint& shared, int rank) {
-  HADAL_ASSIGN_OR_RETURN(const CheckpointReader reader, CheckpointReader::Open(shared.directory));
-  const std::string own = DescribeManifest(reader.manifest()), first = DescribeManifest(shared.manifest);
-  if (own == first) return absl::OkStatus();
-  return InvalidArgumentError(shared.directory, ": rank ", rank, " (host ", HostName(),
-                              ") has another checkpoint there (", own, ") than rank 0 on ", shared.host, " (", first,
-                              "); copy it from one host to all, or put it where all hosts see it");
-}
-
-absl::Status TrainingCheckpoints::LoadWeights(CheckpointReader& checkpoint, std::vector<SliceState> slices) const {
-  const ModelPlan& plan = state_.plan();
-  const std::vector<CheckpointParameter>& stored = checkpoint.manifest().parameters;
-  HADAL_ASSIGN_OR_RETURN(const TokenRows rows, FindTokenRows(checkpoint, options_.attachments));
-  if (!rows.empty()) {
-    HADAL_RETURN_IF_ERROR(CompareBesideRows(stored, plan, &rows));
-    HADAL_RETURN_IF_ERROR(
-        ReadRowsByToken(checkpoint, plan, rows, options_.new_rows, options_.seed, slices, state_.device()));
-    std::erase_if(slices, [&](const SliceState& slice) { return !rows.Of(plan, slice.parameter).empty(); });
-  } else {
-    HADAL_RETURN_IF_ERROR(CompareParameters(stored, DescribeParameters(plan)));
-  }
-  return checkpoint.ReadSlices(slices, state_.device());
-}
-
-absl::Status TrainingCheckpoints::CompareOptimizers(const SharedCheckpoint& from) const {
-  const bool muon = state_.plan().muon_steps > 0;
-  if (from.manifest.muon == muon) return absl::OkStatus();
-  const auto name = [](bool is_muon) { return is_muon ? "muon" : "adam"; };
-  return FailedPreconditionError(
-      from.directory, " holds the moments of optimizer.kind = \"", name(from.manifest.muon), "\", the run has \"",
-      name(muon), "\", which cannot continue from them; set optimizer.kind as it was, or start a new run ",
-      "from the checkpoint's weights with --init-from");
-}
-
-absl::Status TrainingCheckpoints::LoadHere(const SharedCheckpoint& from, LoadedState loaded) {
+absl::Status TrainingCheckpoints::LoadHere(const SharedCheckpoint& from, LoadedState loaded) const {
   HADAL_ASSIGN_OR_RETURN(CheckpointReader checkpoint, CheckpointReader::Open(from.directory, from.manifest));
-  const std::vector<SliceState> slices = Describe(state_.slices(), loaded);
-  if (const std::optional<DeepeningRule> rule = DeepeningOf(loaded)) {
-    HADAL_ASSIGN_OR_RETURN(const ModelPlan shallow, PlanOfCheckpoint(from.manifest, from.directory));
-    HADAL_ASSIGN_OR_RETURN(const std::vector<DeepenedParameter> starts,
-                           DeepenedParameters(shallow, state_.plan(), *rule));
-    std::vector<SliceState> sources = slices;
-    for (SliceState& slice : sources) slice.parameter = starts[slice.parameter].source;
-    HADAL_RETURN_IF_ERROR(checkpoint.ReadSlices(sources, state_.device()));
-    for (const SliceState& slice : slices) Apply(starts[slice.parameter], slice.weight, state_.device());
-  } else if (loaded == LoadedState::kWeights) {
-    HADAL_RETURN_IF_ERROR(LoadWeights(checkpoint, slices));
-  } else {
-    HADAL_RETURN_IF_ERROR(CompareParameters(from.manifest.parameters, DescribeParameters(state_.plan())));
-    HADAL_RETURN_IF_ERROR(CompareOptimizers(from));
-    HADAL_RETURN_IF_ERROR(checkpoint.ReadSlices(slices, state_.device()));
-  }
+  HADAL_RETURN_IF_ERROR(
+      LoadState(checkpoint, loaded, {options_.attachments, options_.new_rows, options_.seed}, state_));
   // A run has its vocabularies from its corpus; a checkpoint whose own are damaged is refused all the same.
   if (rank_ != 0) return absl::OkStatus();
   for (const AttachedFile& file : from.manifest.attachments) {

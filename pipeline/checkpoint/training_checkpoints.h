@@ -35,9 +35,9 @@
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/checkpoint/checkpoint_file.h"
 #include "pipeline/checkpoint/checkpoint_manifest.h"
-#include "pipeline/checkpoint/checkpoint_reader.h"
-#include "pipeline/checkpoint/deepening.h"
+#include "pipeline/checkpoint/loaded_state.h"
 #include "pipeline/checkpoint/memory_copies.h"
+#include "pipeline/checkpoint/shared_checkpoint.h"
 #include "pipeline/checkpoint/vocabulary_growth.h"
 #include "pipeline/stage/stage_state.h"
 #include "runtime/clock.h"
@@ -59,27 +59,6 @@ struct TrainingCheckpointsOptions {
   std::optional<std::string> predecessor;      // rank 0's: see RunOwnership::Options
   int sight_seconds = 60;                      // in which all hosts must see the claim: file systems may cache for 30
 };
-
-// A checkpoint chosen by rank 0 and broadcast to all ranks.
-struct SharedCheckpoint {
-  std::string directory;  // empty: none
-  CheckpointManifest manifest;
-  std::string host;  // of rank 0
-};
-// Broadcasts rank 0's choice. Collective, blocking.  Errors: on all ranks, that of `chosen` on rank 0.
-absl::StatusOr<SharedCheckpoint> ShareCheckpoint(absl::StatusOr<FoundCheckpoint> chosen, int rank,
-                                                 Collectives& collectives);
-// Returns OK if the directory contains the same checkpoint on this rank's host; parts of two different ones must not be
-// combined. Blocking: reads its manifest.  Errors: InvalidArgument with rank, host and both checkpoints; those of
-// CheckpointReader::Open.
-absl::Status CompareWithOwn(const SharedCheckpoint& shared, int rank);
-
-// What to load from a checkpoint: kAll, to resume the run; for a new run only the weights (moments start at zero), of
-// the same model, which may have more tokens (kWeights; vocabulary_growth.h), or of one with fewer layers
-// (kWeightsOfShallower, by DeepeningRule::kSplit; kWeightsOfShallowerAndZeros, by kZero; deepening.h).
-enum class LoadedState { kAll, kWeights, kWeightsOfShallower, kWeightsOfShallowerAndZeros };
-// The rule by which layers are added; nullopt: none are.
-std::optional<DeepeningRule> DeepeningOf(LoadedState loaded);
 
 // Returns the newest checkpoint of the run before a step, or the one in the directory `copy` unless that is empty.
 // Errors: NotFound if there is none.
@@ -162,10 +141,7 @@ class TrainingCheckpoints {
   void ForgetUnsavedBest(TrainingProgress& now) const;
   std::string LastGoodText() const;  // the checkpoint that a restart would load, for messages
   absl::StatusOr<TrainingProgress> LoadShared(const SharedCheckpoint& from, LoadedState loaded);
-  // Refuses moments of another optimizer than the run's.
-  absl::Status CompareOptimizers(const SharedCheckpoint& from) const;
-  absl::Status LoadHere(const SharedCheckpoint& from, LoadedState loaded);
-  absl::Status LoadWeights(CheckpointReader& checkpoint, std::vector<SliceState> slices) const;
+  absl::Status LoadHere(const SharedCheckpoint& from, LoadedState loaded) const;
   void Warn(std::string_view text) const;
 
   TrainingCheckpointsOptions options_;

@@ -16,7 +16,7 @@
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
 #include "pipeline/checkpoint/model_checkpoint.h"
-#include "pipeline/checkpoint/training_checkpoints.h"
+#include "pipeline/checkpoint/shared_checkpoint.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/status_macros.h"
 #include "tools/device_flags.h"
