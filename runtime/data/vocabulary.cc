@@ -171,17 +171,10 @@ const std::string& Vocabulary::contents() const { return model_->contents(); }
 uint32_t Vocabulary::crc32c() const { return model_->crc32c(); }
 
 std::string Vocabulary::Decode(std::span<const int32_t> ids, PieceJoining joining) const {
-  switch (joining) {
-    case PieceJoining::kSpaces:
-      return JoinWithSpaces(model_->table(), ids);
-    case PieceJoining::kBpe:
-      return UndoBpe(JoinWithSpaces(model_->table(), ids));
-    case PieceJoining::kSentencePiece:
-      return UndoSentencePiece(JoinWithSpaces(model_->table(), ids));
-    case PieceJoining::kDefault:
-      break;
-  }
-  return model_->Decode(ids);
+  const bool joined = joining == PieceJoining::kDefault || kind() == VocabularyKind::kTokenizer;
+  std::string text = joined ? model_->Decode(ids) : JoinWithSpaces(model_->table(), ids);
+  if (joining == PieceJoining::kBpe) return UndoBpe(std::move(text));
+  return joining == PieceJoining::kSentencePiece ? UndoSentencePiece(text) : text;
 }
 
 std::string_view Vocabulary::extension() const {

@@ -54,8 +54,8 @@ class Vocabulary {
   // Returns the ids of `text`, without `</s>`. Tokens that the vocabulary lacks become `<unk>`, and so does text that
   // spells a special token. Empty or blank text has no ids. REQUIRES: kind() is not kTokenizer.
   std::vector<int32_t> Encode(std::string_view text) const;
-  // Returns the text of `ids`, without `<s>`, `<pad>` and `</s>`. For a tokenizer.json and kDefault, returns
-  // all tokens with spaces between them. REQUIRES: every id in [0, size()).
+  // Returns the text of `ids`, without `<s>`, `<pad>` and `</s>`. For a tokenizer.json kDefault is kSpaces, and no
+  // token is left out. REQUIRES: every id in [0, size()).
   std::string Decode(std::span<const int32_t> ids, PieceJoining joining = PieceJoining::kDefault) const;
 
   // Returns the token's string. REQUIRES: id in [0, size()).

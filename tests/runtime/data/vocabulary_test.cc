@@ -109,6 +109,7 @@ TEST(VocabularyTest, ATokenizerKeepsItsIds) {
   EXPECT_EQ(added.Id("</s>"), 3);
   EXPECT_EQ(added.FileName("vocabulary"), "tokenizer.json");
   EXPECT_EQ(added.Decode(std::vector<int32_t>{1, 3}), "a </s>");
+  EXPECT_EQ(added.Decode(std::vector<int32_t>{1, 2}, PieceJoining::kSentencePiece), "ab");
   EXPECT_EQ(parse(R"([["<unk>", 0], ["a", -1.5]])", "")->Id("a"), 1) << "Unigram";
   EXPECT_THAT(Message(parse(bpe, token("</s>", 7))),
               HasSubstr("t.json: the added token \"</s>\" has the id 7, and tokenizers gives it 3"));
