@@ -8,10 +8,9 @@
     tests/bench/decoder_ladder.py figure RUNS.jsonl docs/pictures/decoder_ladder.svg    (with matplotlib)
 
 Rates are a factor 2 apart; a method's search at a depth begins at the best rate of the depth before and continues until its best rate has a
-neighbour on both sides. The best rate has three
-seeds; a seed's order of data is the same for all methods. Scores are nll of 128 held-out blocks of 256 tokens, after the last step. A method
-is better than Pre-LN if the mean of the paired differences is beyond twice their standard deviation. An interrupted run goes on where
-its checkpoint is."""
+neighbour on both sides. The best rate has three seeds; a seed's order of data is the same for all methods. Scores are nll of 128 held-out
+blocks of 256 tokens, after the last step. A method is better than Pre-LN if the mean of the paired differences is beyond twice their
+standard deviation. An interrupted run continues from its checkpoint."""
 import argparse
 import concurrent.futures
 import gzip
@@ -165,14 +164,14 @@ def run(ladder):
         for name, methods, *shape in PARTS:
             best = dict(zip(methods, pool.map(lambda method: ladder.search(method, *shape), methods)))
             if None in best.values():
-                return print(f"{name}: not done; run again to go on")
+                return print(f"{name}: not done; run again to continue")
             print(f"{name}: done")
         layers, width, optimizer, seeds = 256, 64, "adam", SEEDS
         order = sorted(LADDER, key=lambda method: ladder.nll(method, layers, width, optimizer, best[method], seeds[0]))
         chosen = dict.fromkeys(("pre_ln", "post_ln", *order[:3]))
         keys = [(method, depth, width, optimizer, best.get(method, best["pre_ln"]), seeds[0]) for depth in DEEPEST for method in chosen]
         if None in pool.map(lambda key: ladder.nll(*key), keys):
-            print("512 and 1,024 layers: not done; run again to go on")
+            print("512 and 1,024 layers: not done; run again to continue")
 
 
 def in_words(nll):

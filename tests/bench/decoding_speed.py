@@ -4,7 +4,7 @@
     tests/bench/decoding_speed.py HADAL --text DIR [--out FILE] [--rows 3,6] [--programs LIST] [--threads N] [--rounds N] [--seconds S]
 
 HADAL: the program. DIR: train.{en,de} and test.en. FILE: the table (default: results/decoding_speed.txt); rows that it has are not
-measured again, so a run that was stopped goes on. --rows: numbers of layers. --programs hadal,ctranslate2: without transformers, which
+measured again, so an interrupted run continues. --rows: numbers of layers. --programs hadal,ctranslate2: without transformers, which
 takes most of the time on slow cores. A row takes some rounds x programs x S seconds.
 Needs ctranslate2, transformers, torch and sentencepiece in HADAL_PYTHON (default: this Python).
 

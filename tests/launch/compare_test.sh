@@ -100,12 +100,12 @@ for signal in INT USR1; do
   code=$?; { [ $code -eq 1 ] && grep -q 'another process is writing stopped-' second; } || { fail "code $code of a second compare beside the first"; cat second; }
   kill -$signal $grid; wait $grid; code=$?
   [ $code -eq 85 ] || { fail "exit code $code instead of 85 after $signal"; cat out; }
-  says 'to go on with'; ended $first interrupted
+  says 'left: start the same command again'; ended $first interrupted
   [ ! -e stopped-$signal/runs/method=post_ln,depth=1 ] || fail "another run was started after $signal"
 done
 saved=$(grep -c '"event":"step"' $first/metrics.jsonl)
 expect 0 "$hadal" compare grids/small.textproto --out stopped-USR1 --set stop.steps=$((saved + 2)) --set validation.every_steps=0
-says 'method=deepnorm,depth=1: goes on (was interrupted)'; says '4 of 4'; steps $first $((saved + 2))
+says 'method=deepnorm,depth=1: continues (was interrupted)'; says '4 of 4'; steps $first $((saved + 2))
 [ "$(grep -c '"event":"run"' $first/metrics.jsonl)" -eq 2 ] || fail "the run did not go on"
 
 echo "the same with two ranks"
@@ -122,7 +122,7 @@ until grep -q '"event":"finish"' $first/metrics.jsonl; do sleep 0.05; done  # as
 ended $first running; [ -e $first/checkpoints/latest ] || fail "the child has not saved"
 saved=$(grep -c '"event":"step"' $first/metrics.jsonl)
 expect 0 "$hadal" compare grids/small.textproto --out killed --set stop.steps=$((saved + 2)) --set validation.every_steps=0 --run 1
-says 'goes on (was running)'; ended $first done; steps $first $((saved + 2))
+says 'continues (was running)'; ended $first done; steps $first $((saved + 2))
 
 echo "budgets: a run's cap cuts it, the grid's total stops before the dear runs"
 sed 's/^title.*/run_minutes: 0.01/' grids/small.textproto > grids/cap.textproto

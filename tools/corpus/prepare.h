@@ -53,7 +53,7 @@ struct PrepareOptions {
   bool monolingual = false;         // plain text for language models: every pair has only a target
   std::string text_field = "text";  // of JSON Lines
   int32_t block = 0;                // N of --block; > 0: blank lines then separate documents of plain text
-  bool document_mask = false;       // attention and positions begin anew at each document of a block
+  bool document_mask = false;       // attention and positions restart at each document of a block
   bool features = false;  // speech: plain text, the transcripts, whose pairs have features. REQUIRES: monolingual
   std::vector<TextPair> train;
   std::vector<TextPair> valid;

@@ -96,7 +96,7 @@ void AddDocumentOptions(Command command, PrepareOptions& options) {
                  "Cut the stream of documents into samples of N tokens; the last one of a file may be shorter")
       .InRange(1, 1 << 20);
   command.AddFlag("--document-mask", options.document_mask,
-                  "With --block: attention and positions begin anew at each document");
+                  "With --block: attention and positions restart at each document");
 }
 
 void AddTextOptions(Command command, PrepareArguments& arguments) {

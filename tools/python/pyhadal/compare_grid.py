@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> None:
 def _outcome(runner: Runner) -> str:
     text = f"{runner.finished} of {len(runner.chosen)} runs finished"
     for count, what in ((runner.failed, "failed"), (runner.changed, "with another config left alone"),
-                        (runner.waiting, "to go on with: start the same command again")):
+                        (runner.waiting, "left: start the same command again")):
         text += f", {count} {what}" if count else ""
     return text
 

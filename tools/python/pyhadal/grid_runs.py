@@ -297,8 +297,8 @@ class Runner:
 
     def _train(self, index: int, directory: str, state: "dict[str, Any]", again: bool) -> None:
         cell = self._grid.cells[index]
-        self._say(index, (f"goes on (was {state['end']})" if again else "starts") + self._expected(cell, state["wall_seconds"]))
-        if self._judged:  # also of a run that goes on: its corpus may be another by now
+        self._say(index, (f"continues (was {state['end']})" if again else "starts") + self._expected(cell, state["wall_seconds"]))
+        if self._judged:  # also of a run that continues: its corpus may be another by now
             state.pop("unigram_nll", None)
             state.update(self._level(index))
         state["end"] = "running"
