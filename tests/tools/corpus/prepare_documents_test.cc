@@ -55,6 +55,9 @@ TEST_F(PrepareDocumentsTest, EachFileIsAStreamOfItsOwn) {
   EXPECT_EQ(OpenCorpus("train").sample(3).corpus_id, 1);
   EXPECT_TRUE(OpenCorpus("train").manifest().form.document_mask);
   EXPECT_THAT(out_.str(), HasSubstr("skipped 2 of 7 (28.6%): 1 empty, 1 not UTF-8 or broken JSON"));
+  Write("array.json", "[\n {\"text\": \"a\"}\n]\n");
+  options_.train[1].target = Path("array.json");
+  ExpectError({"array.json is a JSON array", "jq -c"});
 }
 
 // Of a text with a mask token, in sentences and in blocks.
