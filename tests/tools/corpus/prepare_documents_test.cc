@@ -45,7 +45,10 @@ TEST_F(PrepareDocumentsTest, ABlockBeginsWithTheLastTokenOfTheBlockBefore) {
 
 TEST_F(PrepareDocumentsTest, EachFileIsAStreamOfItsOwn) {
   Write("more.jsonl", "{\"text\": \"g\"}\n{\"text\": \" \"}\n{\"text\"\n{\"text\": \"h i j\"}\n");
-  options_.train.push_back({.target = Path("more.jsonl")});
+  Write("array.json", "[\n {\"text\": \"a\"}\n]\n");
+  options_.train.push_back({.target = Path("array.json")});
+  ExpectError({"array.json is a JSON array", "jq -c"});
+  options_.train[1].target = Path("more.jsonl");
   options_.document_mask = true;
   ExpectError({"more.jsonl:3: not valid", "--on-invalid skip"});
   options_.on_invalid = BadLine::kSkip;
@@ -55,9 +58,6 @@ TEST_F(PrepareDocumentsTest, EachFileIsAStreamOfItsOwn) {
   EXPECT_EQ(OpenCorpus("train").sample(3).corpus_id, 1);
   EXPECT_TRUE(OpenCorpus("train").manifest().form.document_mask);
   EXPECT_THAT(out_.str(), HasSubstr("skipped 2 of 7 (28.6%): 1 empty, 1 not UTF-8 or broken JSON"));
-  Write("array.json", "[\n {\"text\": \"a\"}\n]\n");
-  options_.train[1].target = Path("array.json");
-  ExpectError({"array.json is a JSON array", "jq -c"});
 }
 
 // Of a text with a mask token, in sentences and in blocks.
