@@ -107,7 +107,7 @@ constexpr char kTemporaryName[] = "partial";
 
 // Checks one side's ids and counts the unknown ones. `mark`: a bit that tokens may have besides their id.
 absl::StatusOr<int64_t> CountUnknown(std::span<const int32_t> tokens, const VocabularyReference& vocabulary,
-                                     const TextForm& form, int32_t mark = 0) {
+                                     const TextForm& form, int32_t unknown_token = kUnknownToken, int32_t mark = 0) {
   const int32_t least = LeastToken(form);
   int64_t unknown = 0;
   for (const int32_t marked : tokens) {
@@ -116,7 +116,7 @@ absl::StatusOr<int64_t> CountUnknown(std::span<const int32_t> tokens, const Voca
       return InvalidArgumentError("token id ", token, " is outside the vocabulary: ids of text are ", least, " to ",
                                   vocabulary.size - 1);
     }
-    unknown += form.reserved_ids && token == kUnknownToken ? 1 : 0;
+    unknown += token == unknown_token ? 1 : 0;
   }
   return unknown;
 }
@@ -172,8 +172,9 @@ absl::Status CorpusWriter::Add(const SampleView& sample) {
                          CountUnknown(sample.prefix, options_.source_vocabulary, options_.form));
   HADAL_ASSIGN_OR_RETURN(const int64_t in_source,
                          CountUnknown(sample.source, options_.source_vocabulary, options_.form));
-  HADAL_ASSIGN_OR_RETURN(const int64_t in_target, CountUnknown(sample.target, options_.target_vocabulary, options_.form,
-                                                               options_.special_tokens.empty() ? 0 : kContinuesWord));
+  HADAL_ASSIGN_OR_RETURN(const int64_t in_target,
+                         CountUnknown(sample.target, options_.target_vocabulary, options_.form, options_.unknown_token,
+                                      options_.special_tokens.empty() ? 0 : kContinuesWord));
   HADAL_RETURN_IF_ERROR(CheckFrames(sample, options_.inputs.frame_width));
   HADAL_RETURN_IF_ERROR(shard_->Add(sample));
   const auto source = options_.inputs.frame_width > 0

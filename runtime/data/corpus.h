@@ -122,6 +122,7 @@ struct CorpusWriterOptions {
   VocabularyReference target_vocabulary;
   int32_t mask_token = -1;                   // of the target vocabulary; −1: none
   std::vector<int32_t> special_tokens = {};  // stored in the manifest
+  int32_t unknown_token = kUnknownToken;     // of the target vocabulary; −1: none
   std::vector<std::string> corpora;          // [corpus id] names
   TextForm form = {};                        // stored in the manifest; of every sample
   InputKind inputs = {};                     // stored in the manifest; its frame_width is that of every sample

@@ -28,6 +28,7 @@ pastes 8 "$configs/papers/paper/branchnorm.textproto" "$configs/depth/500.textpr
 pastes 1 "$configs/language_model/base.textproto"
 
 echo "what cannot be planned, and what a plan leaves out"
+expect 2 "$hadal" plan "$configs/tatoeba/shallow.textproto"; says "data.train is not set.*--vocabulary N"
 expect 2 "$hadal" plan "$configs/base.textproto" --vocabulary 1000 --set device.precision=bf16; says "device.precision needs a GPU"
 expect 2 "$hadal" plan "$configs/base.textproto" --vocabulary 1000 --set pipeline.stages=65536 --set pipeline.replicas=65536 --set batch.micro_batches=65536
 says "= 4294967296 ranks"

@@ -44,6 +44,13 @@ absl::StatusOr<std::vector<CheckpointReader>> OpenAll(const std::vector<std::str
       return FailedPreconditionError(input, ": its vocabulary differs from that of ", inputs.front(),
                                      ", so the same ids mean other pieces; average checkpoints of one run");
     }
+    // The hash is of heads, norms and gains, too.
+    if (readers.back().manifest().plan_hash != readers.front().manifest().plan_hash) {
+      return FailedPreconditionError(input, ": its model reads the same weights otherwise than that of ",
+                                     inputs.front(),
+                                     " (heads, norms or gains: `hadal config diff` of the runs); "
+                                     "average checkpoints of one model");
+    }
     const InputKind &inputs = readers.back().manifest().inputs, &first = readers.front().manifest().inputs;
     HADAL_RETURN_IF_ERROR(CheckTags(first, inputs.tags, input));
     HADAL_RETURN_IF_ERROR(CheckFeatureKind(first, inputs, input));

@@ -236,7 +236,11 @@ absl::StatusOr<std::unique_ptr<DocumentFile>> DocumentFile::Open(const std::stri
                                                                  bool blank_lines, std::optional<TextLines>* rest) {
   if (IsTokenFile(path)) return MegatronDocuments::Open(path.substr(0, path.size() - 4));
   HADAL_ASSIGN_OR_RETURN(TextLines lines, TextLines::Open(path));
-  if (!field.empty() && IsJson(lines.Beginning())) return std::make_unique<JsonDocuments>(std::move(lines), field);
+  const std::string begin = field.empty() ? "" : lines.Beginning();
+  if (absl::StartsWith(begin, "[") && IsJson(begin.substr(1))) {
+    return InvalidArgumentError(path, " is a JSON array; give an object a line: `jq -c '.[]' FILE > LINES`");
+  }
+  if (IsJson(begin)) return std::make_unique<JsonDocuments>(std::move(lines), field);
   if (!field.empty() && blank_lines) return std::make_unique<Paragraphs>(std::move(lines));
   if (rest != nullptr) rest->emplace(std::move(lines));
   return nullptr;

@@ -111,7 +111,7 @@ class TmxFile : public PairFile {
     return InvalidArgumentError(path_, ":", XML_GetCurrentLineNumber(parser_.get()), ":",
                                 XML_GetCurrentColumnNumber(parser_.get()) + 1, ": ", what,
                                 error == XML_ERROR_UNKNOWN_ENCODING
-                                    ? "; convert the file to UTF-8, for example with iconv"
+                                    ? "; convert it to UTF-8 (iconv), and name that in its first line"
                                     : "; is the file whole? `xmllint --noout FILE` finds such places");
   }
 

@@ -271,6 +271,7 @@ absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions
       .target_vocabulary = target.reference(),
       .mask_token = special.mask,
       .special_tokens = special.all,
+      .unknown_token = special.unknown,
       .form = form,
       .inputs = {.tags = ToWord(kLanguageTags, options.tags),
                  .frame_width = features.frame_width,

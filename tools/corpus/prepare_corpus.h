@@ -84,8 +84,9 @@ struct SavedVocabulary {
 // The special tokens of a corpus's texts.
 struct SpecialTokens {
   TextForm form;
-  int32_t mask = -1;              // −1: none
-  std::vector<int32_t> all = {};  // with a mask: all ids that are never replaced by it, ascending
+  int32_t mask = -1;                // −1: none
+  int32_t unknown = kUnknownToken;  // −1: none
+  std::vector<int32_t> all = {};    // with a mask: all ids that are never replaced by it, ascending
 };
 
 // Encodes the split into DIR/NAME.json and its shards. A sample's corpus_id is an index into split.pairs. `source` is

@@ -216,7 +216,8 @@ absl::Status SetSpecialTokens(const PrepareOptions& options, const Vocabulary& v
   }
   TextForm& form = special.form;
   HADAL_ASSIGN_OR_RETURN(auto ids, codec.SpecialIds());
-  std::vector<int32_t>& added = ids.first;
+  std::vector<int32_t>& added = ids[0];
+  special.unknown = ids[2].empty() ? -1 : ids[2][0];
   std::string end = options.end_token.empty() ? Declared(options, {"eos_token", "sep_token"}) : options.end_token;
   if (end.empty() && added.size() > 1) end = vocabulary.Token(added.back());
   HADAL_ASSIGN_OR_RETURN(form.end_token, FindToken(options, vocabulary, end, "ends a document", "--end-token"));
@@ -231,7 +232,7 @@ absl::Status SetSpecialTokens(const PrepareOptions& options, const Vocabulary& v
   if (!options.mask_token) return absl::OkStatus();
   const std::string mask = options.mask_token->empty() ? Declared(options, {"mask_token"}) : *options.mask_token;
   HADAL_ASSIGN_OR_RETURN(special.mask, FindToken(options, vocabulary, mask, "is the mask", "--mask-token"));
-  std::set<int32_t> all(ids.second.begin(), ids.second.end());
+  std::set<int32_t> all(ids[1].begin(), ids[1].end());
   all.insert({special.mask, form.start_token, form.end_token});
   special.all.assign(all.begin(), all.end());
   form.start_token = form.end_token;  // what the post-processor puts before a text is then one of its tokens

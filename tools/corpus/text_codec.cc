@@ -89,10 +89,9 @@ absl::StatusOr<std::string> TextCodec::Decode(const std::vector<int32_t>& ids, P
   return python_->Ask(message);
 }
 
-absl::StatusOr<std::pair<std::vector<int32_t>, std::vector<int32_t>>> TextCodec::SpecialIds() {
+absl::StatusOr<std::vector<std::vector<int32_t>>> TextCodec::SpecialIds() {
   HADAL_ASSIGN_OR_RETURN(const std::string answer, python_->Ask(std::string(1, kSpecial)));
-  HADAL_ASSIGN_OR_RETURN(const TokenLists lists, TokenListsFromBytes(answer));
-  return std::pair(lists[0], lists[1]);
+  return TokenListsFromBytes(answer);
 }
 
 }  // namespace hadal

@@ -40,8 +40,9 @@ class TextCodec {
   // invalid line; all name the file and the line's number.
   absl::StatusOr<std::vector<int32_t>> Encode(const ParallelLine& line, const std::string& path, bool alone = false);
   absl::StatusOr<std::string> Decode(const std::vector<int32_t>& ids, PieceJoining joining = PieceJoining::kDefault);
-  // Of a tokenizer.json: what its post-processor gives an empty text, and the ids of all special tokens, ascending.
-  absl::StatusOr<std::pair<std::vector<int32_t>, std::vector<int32_t>>> SpecialIds();
+  // Of a tokenizer.json: what its post-processor gives an empty text, the ids of all special tokens, ascending, and the
+  // unknown token's, if there is one.
+  absl::StatusOr<std::vector<std::vector<int32_t>>> SpecialIds();
 
  private:
   TextCodec(Vocabulary vocabulary, CodecInput kind, std::optional<PythonService> python)

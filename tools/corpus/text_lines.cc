@@ -134,6 +134,10 @@ constexpr FileKind kNotText[] = {
      "7zXZ",
      "xz -dc"},
     {"compressed with zstd", "\x28\xB5\x2F\xFD", "zstd -dc"},
+    {"compressed with zip", "PK\x03\x04", "unzip -p"},
+    {"a Parquet file", "PAR1\x15",
+     "python3 -c 'import pandas, sys; pandas.read_parquet(sys.argv[1]).to_json(sys.stdout, orient=\"records\", "
+     "lines=True)'"},
     {"UTF-16", "\xFF\xFE", "iconv -f UTF-16 -t UTF-8"},
     {"UTF-16", "\xFE\xFF", "iconv -f UTF-16 -t UTF-8"},
 };

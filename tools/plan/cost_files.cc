@@ -270,12 +270,16 @@ absl::StatusOr<LoadedCosts> LoadCosts(const CostFiles& files) {
 
 absl::Status FollowPreparedCorpus(TrainOptions& options) {
   constexpr int64_t kMostManifestBytes = int64_t{1} << 26;
+  if (options.train_data.empty()) {
+    return InvalidArgumentError(
+        "data.train is not set; give the prefix of a prepared corpus, or to `hadal plan` --vocabulary N");
+  }
   const std::string path = options.train_data + ".json";
   const absl::StatusOr<std::string> json = ReadFile(path, kMostManifestBytes);
   if (!json.ok()) {
     return InvalidArgumentError("the vocabulary's size comes from the prepared corpus data.train = \"",
                                 options.train_data, "\", which cannot be read (", json.status().message(),
-                                "). Prepare it, or give --vocabulary N.");
+                                "). Prepare it, or give `hadal plan` --vocabulary N.");
   }
   HADAL_ASSIGN_OR_RETURN(const CorpusManifest manifest, ManifestFromJson(*json, path));
   return FollowCorpus(manifest, options);

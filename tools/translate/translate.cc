@@ -332,7 +332,7 @@ class Translator {
     const auto length = static_cast<int64_t>(tokens.size());
     if (length > decoder_->longest_source_tokens()) {
       if (options_.over_long == OverLong::kError) {
-        return InvalidArgumentError("line ", lines_->lines(), " has ", length, " tokens, more than ",
+        return InvalidArgumentError(lines_->Place(), " has ", length, " tokens, more than ",
                                     decoder_->longest_source_tokens(), "; ",
                                     decoder_options_.longest_source > decoder_->longest_source_tokens() + 1
                                         ? "that is the model's limit (max_positions): split it, or use --on-long skip"

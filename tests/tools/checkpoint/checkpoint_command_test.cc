@@ -345,6 +345,16 @@ TEST_F(CheckpointAverageTest, ModelsOfDifferentVocabulariesOrParametersHaveNoAve
                                                            : ": the checkpoint is of another model")));
     EXPECT_FALSE(PathExists(run_ / "mean"));
   }
+  const TemporaryDirectory of_heads;  // equal parameters, which another number of heads reads
+  CheckpointCommitter committer({.run_directory = of_heads.path(),
+                                 .attempt = NewCheckpointAttempt(),
+                                 .plan_hash = 1,
+                                 .parameters = SmallParameters()});
+  ASSERT_EQ(committer.Claim(), absl::OkStatus());
+  SmallState state(SmallParameters(), 3);
+  const auto other = Save(committer, state, {}).value();
+  EXPECT_THAT(Error(2, {"average", steps_[0], other.directory, "--out", run_ / "mean"}),
+              HasSubstr(other.directory + ": its model reads the same weights otherwise"));
 }
 
 TEST_F(CheckpointAverageTest, WhatIsWrittenIsOnTheDevice) {

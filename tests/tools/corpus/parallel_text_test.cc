@@ -181,7 +181,7 @@ TEST_F(PairFileTest, DamagedTmxIsRefusedWithThePlace) {
   Refused(whole.substr(0, whole.size() - 20), "not well-formed XML");
   Refused(Tmx("<tu><tuv xml:lang=\"fr\"><seg>oui</seg></tuv><tuv xml:lang=\"it\"><seg>si</seg></tuv></tu>"),
           "no translation unit has text in both \"de\" and \"en\"; it has fr, it");
-  Refused(Tmx(Unit("a", "b"), "<?xml version=\"1.0\" encoding=\"koi-99\"?>"), "convert the file to UTF-8");
+  Refused(Tmx(Unit("a", "b"), "<?xml version=\"1.0\" encoding=\"koi-99\"?>"), "convert it to UTF-8");
   // Entities that grow: Expat's protection.
   std::string bomb = "<?xml version=\"1.0\"?><!DOCTYPE tmx [<!ENTITY a \"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\">";
   for (char c = 'b'; c < 'l'; ++c) {
@@ -316,6 +316,8 @@ TEST(TextLines, ACompressedFileAndUtf16AreNamed) {
       {"BZh91AY&SY\x8B", "bzip2 -dc"},
       {std::string("\xFD\x37zXZ\0", 6), "xz -dc"},
       {"\x28\xB5\x2F\xFD", "zstd -dc"},
+      {"PK\x03\x04\x14", "unzip -p"},
+      {"PAR1\x15\x04", "talk.de is a Parquet file"},
       {std::string("\xFF\xFE"
                    "a\0",
                    4),

@@ -45,7 +45,10 @@ TEST_F(PrepareDocumentsTest, ABlockBeginsWithTheLastTokenOfTheBlockBefore) {
 
 TEST_F(PrepareDocumentsTest, EachFileIsAStreamOfItsOwn) {
   Write("more.jsonl", "{\"text\": \"g\"}\n{\"text\": \" \"}\n{\"text\"\n{\"text\": \"h i j\"}\n");
-  options_.train.push_back({.target = Path("more.jsonl")});
+  Write("array.json", "[\n {\"text\": \"a\"}\n]\n");
+  options_.train.push_back({.target = Path("array.json")});
+  ExpectError({"array.json is a JSON array", "jq -c"});
+  options_.train[1].target = Path("more.jsonl");
   options_.document_mask = true;
   ExpectError({"more.jsonl:3: not valid", "--on-invalid skip"});
   options_.on_invalid = BadLine::kSkip;

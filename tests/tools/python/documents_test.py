@@ -21,9 +21,9 @@ def bytes_to_letters() -> list:
 
 
 def byte_level() -> Tokenizer:
-    """As GPT-2's: ids 0 to 3 are letters, one token is both start and end."""
+    """As GPT-2's: ids 0 to 3 are letters, one token is both start and end; BPE's dropout stands in the file by accident."""
     letters = bytes_to_letters()
-    tokenizer = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate([*letters, "ab", "abab"])}, merges=[("a", "b"), ("ab", "ab")]))
+    tokenizer = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate([*letters, "ab", "abab"])}, merges=[("a", "b"), ("ab", "ab")], dropout=0.9))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens(["<|endoftext|>"])
@@ -66,6 +66,7 @@ def wordpiece() -> Tokenizer:
 def modern() -> Tokenizer:
     """As ModernBERT's: byte-level, the same tokens around a text."""
     tokenizer = byte_level()
+    tokenizer.model.dropout = None
     tokenizer.add_special_tokens(["[CLS]", "[SEP]", "[PAD]", "[UNK]", AddedToken("[MASK]", lstrip=True)])
     first, last = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
     tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", first), ("[SEP]", last)])
@@ -80,6 +81,8 @@ def expected_stream(tokenizer: Tokenizer, end: str, texts: list) -> list:
     tokenizer.no_truncation()
     tokenizer.no_padding()
     tokenizer.encode_special_tokens = True
+    if isinstance(tokenizer.model, models.BPE):
+        tokenizer.model.dropout = None
     last, stream = tokenizer.token_to_id(end), []
     for text in texts:
         ids = tokenizer.encode(text).ids
@@ -142,6 +145,9 @@ class Documents(unittest.TestCase):
                 self.save(tokenizer, end)
                 self.prepare("--block", 8)
                 self.assertEqual(self.stream(), expected_stream(tokenizer, end, TEXTS))
+                unknown = {"unigram": 2, "wordpiece": 0, "byte_fallback": 0}.get(make.__name__)
+                statistics = json.loads((self.folder / "corpus/train.json").read_text())["statistics"]
+                self.assertEqual(statistics["target_unknown"], sum(block.count(unknown) for block in samples_of(self.folder / "corpus/train")))
                 self.assertEqual((self.folder / "corpus/tokenizer.json").read_bytes(), (self.folder / "tokenizer.json").read_bytes())
 
     def test_megatrons_files_are_the_same_stream_with_and_without_ends(self):

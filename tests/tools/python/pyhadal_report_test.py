@@ -10,6 +10,7 @@ import tempfile
 import unittest
 import xml.etree.ElementTree as xml
 from pathlib import Path
+from unittest import mock
 
 from pyhadal import program
 from pyhadal.report import make_page, with_incarnations
@@ -215,6 +216,10 @@ class ProgramTest(unittest.TestCase):
             self.assertEqual(json.load(file), json.loads(self.hadal("summary", "one", "--format", "json").stdout))
         self.assertIn("| model.d\\_ff | 96 |\n", Path(self.folder, "page.md").read_text("utf-8"))
         self.assertEqual(self.hadal("report", "one").stdout, "one/report.html\none/report.json\none/report.md\n")
+
+    def test_a_python_that_does_not_know_its_own_path_starts_the_program(self):  # one that was started without PATH
+        with mock.patch.object(sys, "executable", ""):
+            self.assertRegex(program.run(["--version"]), r"\d")
 
     def test_errors_are_one_line_with_the_programs_prefix(self):
         done = self.hadal("report", "gone")

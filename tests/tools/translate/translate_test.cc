@@ -141,7 +141,7 @@ TEST_F(TranslateTest, OverLongInputIsAnErrorOrACountedSkip) {
   for (int i = 0; i < 70; ++i) longest += "mat ";
   const std::string input = Lines({Sentences()[1], longest, Sentences()[2]});
   const absl::Status refused = Translate(Options(), input, 2).status();
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("line 2 has"));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr(":2 has"));
   TranslateOptions options = Options();
   options.output = directory_ / "out.txt";
   EXPECT_FALSE(Translate(options, input).ok());

@@ -5,15 +5,16 @@ Standard input has messages, standard output their answers: a uint64 with the si
     l  the file's contents                 -> nothing
     e  count, (size, UTF-8) of each text   -> count, (size, int32 ids) of each text; without special tokens
     a  the same                            -> the same with special tokens; bit 30 is set in a token that continues the word (word_ids) of the one before
-    s                                      -> two lists: the ids that the post-processor gives an empty text, and those of all special tokens
+    s                                      -> three lists: the ids that the post-processor gives an empty text, those of all special tokens, that of the unknown token
     d  int32 ids                           -> their text, without special tokens
 
-Where the tokenizer cannot encode a text, the answer is a count of 2^64 - 1, and then a message. Truncation and padding in the file are ignored; a special token's name in a text is text.
+Where the tokenizer cannot encode a text, the answer is a count of 2^64 - 1, and then a message. Truncation, padding and BPE's dropout in the file are ignored; a special token's name in a text is text.
 """
 
 from __future__ import annotations
 
 import array
+import json
 import signal
 import struct
 import sys
@@ -50,17 +51,20 @@ def _texts(message: bytes) -> "list[str]":
 class Codec:
     def __init__(self) -> None:
         self.tokenizer: Any = None
+        self.contents = b""  # of the file
 
     def answer(self, kind: bytes, message: bytes) -> bytes:
         if kind == b"l":
             import tokenizers
 
             try:
-                self.tokenizer = tokenizers.Tokenizer.from_str(message.decode())
+                self.contents, self.tokenizer = message, tokenizers.Tokenizer.from_str(message.decode())
             except Exception as error:  # the package raises no narrower class
                 raise Refusal(f"tokenizers {tokenizers.__version__} cannot read the tokenizer.json: {error}") from None
             self.tokenizer.no_truncation()
             self.tokenizer.no_padding()
+            if getattr(self.tokenizer.model, "dropout", None):  # of BPE: it draws each encoding anew
+                self.tokenizer.model.dropout = None
             self.tokenizer.encode_special_tokens = True
             return b""
         if kind in (b"e", b"a"):
@@ -71,8 +75,9 @@ class Codec:
             return _lists([encoding.ids if kind == b"e" else _marked(encoding) for encoding in encodings])
         if kind == b"s":
             special = {i for i, token in self.tokenizer.get_added_tokens_decoder().items() if token.special}
-            unknown = self.tokenizer.token_to_id(getattr(self.tokenizer.model, "unk_token", None) or "")
-            return _lists([self.tokenizer.encode("").ids, sorted(special | ({unknown} - {None}))])
+            model = json.loads(self.contents)["model"]  # Unigram's object has no unk_id
+            unknown = {model.get("unk_id"), self.tokenizer.token_to_id(model.get("unk_token") or "")} - {None}
+            return _lists([self.tokenizer.encode("").ids, sorted(special | unknown), sorted(unknown)])
         return str(self.tokenizer.decode(list(array.array("i", message)))).encode()
 
 

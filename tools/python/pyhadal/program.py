@@ -84,7 +84,7 @@ _BOUND = ("import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15)\n"
 def start(arguments: Sequence[str], bound: bool = True, **options: Any) -> "subprocess.Popen[bytes]":
     """Starts `hadal ARGUMENTS` in a session of its own: a terminal's Ctrl-C and a notebook's interrupt do not reach it. `bound`: it gets
     SIGTERM when the thread that started it ends. `options`: of subprocess.Popen."""
-    words = [sys.executable, "-I", "-S", "-c", _BOUND, str(os.getpid())] if bound else []
+    words = [sys.executable or os.path.realpath("/proc/self/exe"), "-I", "-S", "-c", _BOUND, str(os.getpid())] if bound else []
     return subprocess.Popen([*words, find(), *arguments], start_new_session=True, **options)
 
 
