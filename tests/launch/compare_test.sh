@@ -158,7 +158,8 @@ echo "mistakes are refused before anything runs"
 expect 2 "$hadal" compare grids/small.textproto --out none --run 5; says 'numbered from 1 to 4'
 expect 2 "$hadal" compare grids/small.textproto --out none --set model.heads=3; says 'method=deepnorm,depth=3: '
 expect 2 "$hadal" compare grids/small.textproto --out none --set data.train=gone; says 'gone'
-expect 2 "$hadal" compare grids/small.textproto --out none --test-source gone.en; says 'gone.en'
+expect 2 "$hadal" compare grids/small.textproto --out none --test-source gone.en --test-reference text/test.de; says 'gone.en'
+expect 2 "$hadal" compare grids/small.textproto --out none --test-source text/test.en; says 'give both or neither'
 expect 2 "$hadal" compare grids/small.textproto --out none --test-source text/test.en --test-reference gone.de; says 'gone.de'
 expect 2 "$hadal" compare grids/small.textproto --out none --test-source text/test.en --test-reference text/valid.de; says 'line n of one must translate'
 expect 2 "$hadal" compare grids/gone.textproto

@@ -55,9 +55,10 @@ struct CompareArguments {
 // many lines.
 absl::Status CheckTestText(const std::string& source, const std::string& reference) {
   if (source.empty() && reference.empty()) return absl::OkStatus();
-  const TextPair text =
-      source.empty() || reference.empty() ? TextPair{"", absl::StrCat(source, reference)} : TextPair{source, reference};
-  HADAL_ASSIGN_OR_RETURN(ParallelReader reader, ParallelReader::Open(text));
+  if (source.empty() || reference.empty()) {
+    return InvalidArgumentError("--test-source and --test-reference make BLEU together: give both or neither");
+  }
+  HADAL_ASSIGN_OR_RETURN(ParallelReader reader, ParallelReader::Open({source, reference}));
   ParallelLine line;
   while (true) {
     HADAL_ASSIGN_OR_RETURN(const bool more, reader.Next(line));
