@@ -33,7 +33,8 @@ class CTranslate2Test(unittest.TestCase):
 
     def test_language_models_of_every_method_and_block(self):
         blocks = {"vaswani": {}, "gpt2": GPT2, "gpt2 without biases, shifts and positions": {**GPT2, "biases": "none", "norm_shift": False, "positions": "none"},
-                  "llama": {**LLAMA, "kv_heads": 2, "head_width": 6, "biases": "qkv", "rotary_share": 0.4}}
+                  "llama": {**LLAMA, "kv_heads": 2, "head_width": 6, "biases": "qkv", "rotary_share": 0.4},
+                  "qwen3": {**LLAMA, "kv_heads": 2, "head_width": 6, "query_key_norm": True}}
         targets = [target for _, target in sentences()]
         for name, block in blocks.items():
             for method in METHODS:
@@ -49,7 +50,9 @@ class CTranslate2Test(unittest.TestCase):
                     self.assertLess(np.abs(found - wanted).max(), 1e-5)
 
     def test_a_field_of_the_block_without_a_place_is_refused_by_name(self):
-        for reason, block in {"model.block.later, which is True": {**GPT2, "later": True}, "norm_shift is true": {**LLAMA, "norm_shift": True}}.items():
+        for reason, block in {"model.block.later, which is True": {**GPT2, "later": True}, "norm_shift is true": {**LLAMA, "norm_shift": True},
+                              "model.block.rotary_scaling, which is 8.0": {**LLAMA, "rotary_scaling": 8.0},
+                              "model.block.norm is 'layer'": {**GPT2, "query_key_norm": True}}.items():
             with self.assertRaisesRegex(Refusal, reason):
                 write_ctranslate2(language_model("pre_ln", block=block), "")
 

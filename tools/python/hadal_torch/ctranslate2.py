@@ -25,6 +25,7 @@ FORMAT = "ctranslate2"
 _FEWEST_ROWS = 512  # of a position table: translate_batch decodes up to 256 tokens by default, and an error there ends the whole batch
 # Fields of a language model's block that have a place.
 _BLOCK = {"norm", "norm_epsilon", "norm_shift", "activation", "gated", "biases", "positions", "rotary_theta", "rotary_share", "kv_heads", "head_width",
+          "query_key_norm",
           "scale_embedding", "initial_deviation", "initial_depth_factor"}
 _ACTIVATIONS = {"relu": Activation.RELU, "gelu": Activation.GELU, "gelu_tanh": Activation.GELUTanh, "silu": Activation.SWISH}
 
@@ -46,6 +47,8 @@ def _attention(spec: Any, folded: Folded, name: str, fused: "list[str]") -> None
     """`fused`: how q, k and v are stacked to matrices, "qkv" or "q", "kv"."""
     for part, products in zip(spec.linear, fused):
         fuse_linear(part, [_linear(LinearSpec(), folded, f"{name}.{p}_proj") for p in products])
+    for norm in (norm for norm in ("q_norm", "k_norm") if f"{name}.{norm}.weight" in folded.weights):
+        _norm(getattr(spec, norm), folded, f"{name}.{norm}")
     _linear(spec.linear[-1], folded, name + ".out_proj")
     _norm(spec.layer_norm, folded, name + "_layer_norm")
 
@@ -110,10 +113,16 @@ def _generator(plain: PlainModel) -> TransformerDecoderModelSpec:
         raise Refusal(f"{FORMAT} has no place for model.block.{unknown[0]}, which is {block[unknown[0]]!r}")
     if block["norm"] == "rms" and block["norm_shift"]:
         raise Refusal(f"{FORMAT} has no shift of an RMSNorm; model.block.norm_shift is true")
+    if block["query_key_norm"] and block["norm"] != "rms":
+        raise Refusal(f"{FORMAT} norms queries and keys by RMSNorm; model.block.norm is {block['norm']!r}")
+    gain = model["decoder"]["residual_gain"]  # all norms have the same ε below: RMSNorm_ε(q) = RMSNorm_{ε/r²}(q/r)
+    for name in [name for name in folded.weights if block["query_key_norm"] and name.split(".")[-2] in ("q_proj", "k_proj")]:
+        folded.weights[name] /= gain
     rotary = {"rotary_dim": round(block["rotary_share"] * block["head_width"]), "rotary_base": block["rotary_theta"], "rotary_interleave": False}
     spec = TransformerDecoderModelSpec.from_config(
         model["decoder_layers"], model["heads"], pre_norm=folded.pre_norm, activation=_ACTIVATIONS[block["activation"]],
         ffn_glu=block["gated"], rms_norm=block["norm"] == "rms", num_heads_kv=block["kv_heads"], head_dim=block["head_width"],
+        qk_norm=block["query_key_norm"],
         **(rotary if block["positions"] == "rotary" else {}))
     _stack(spec.decoder, spec.decoder.embeddings, folded.target_table, folded, plain, "decoder")
     spec.decoder.projection.weight = folded.output_table
@@ -122,7 +131,7 @@ def _generator(plain: PlainModel) -> TransformerDecoderModelSpec:
     spec.config.bos_token, spec.config.eos_token = (tokens[i] for i in plain.text_ends())
     if not plain.reserved_ids():
         spec.config.unk_token = ""
-    spec.config.layer_norm_epsilon = block["norm_epsilon"] / model["decoder"]["residual_gain"] ** 2  # fold.py's ε/r²
+    spec.config.layer_norm_epsilon = block["norm_epsilon"] / gain**2  # fold.py's ε/r²
     return spec
 
 
