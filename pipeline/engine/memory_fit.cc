@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <future>
 #include <limits>
 #include <numeric>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,7 +19,6 @@
 #include "pipeline/layout/recompute_plan.h"
 #include "pipeline/schedule/partition.h"
 #include "pipeline/schedule/schedule_replay.h"
-#include "runtime/machine.h"
 #include "runtime/math.h"
 #include "runtime/status_macros.h"
 
@@ -150,17 +149,18 @@ struct FittedCut {
   std::vector<int64_t> bytes;        // [S]
   std::pair<int64_t, double> value;  // less is better: the most bytes of a stage, or the limit; a replay's length
 };
-FittedCut FitCut(const ModelPlan& plan, int64_t limit_bytes, const Stream& stream, PipelineLayout pipeline) {
+FittedCut FitCut(const ModelPlan& plan, int64_t limit_bytes, const Stream& stream, int threads,
+                 PipelineLayout pipeline) {
   FittedCut cut{.pipeline = std::move(pipeline)};
   std::vector<StageFit> stages(cut.pipeline.shape.stages);
   std::atomic<int> next = 0;
   auto fit_stages = [&, own = cut.pipeline]() mutable {
     for (int s = next++; s < std::ssize(stages); s = next++) stages[s] = FitStage(plan, limit_bytes, stream, s, own);
   };
-  std::vector<std::jthread> others(std::min<size_t>(stages.size(), ProcessCpus()) - 1);
-  for (std::jthread& other : others) other = std::jthread(fit_stages);
+  std::vector<std::future<void>> others(std::min<size_t>(stages.size(), threads) - 1);
+  for (std::future<void>& other : others) other = std::async(std::launch::async, fit_stages);
   fit_stages();
-  others.clear();  // joins
+  for (std::future<void>& other : others) other.get();
   std::vector<RecomputeRun> runs;
   RecomputeFit fit;
   for (const auto& [choice, bytes, bytes_without] : stages) {
@@ -202,13 +202,13 @@ int64_t LimitedBytes(const ArenaLayout& layout, DeviceKind kind) {
 }
 
 FullestStage RecomputeToFit(const ModelPlan& plan, int64_t limit_bytes, const Stream& stream, PipelineLayout& pipeline,
-                            const LayoutOfBorders& make) {
+                            const LayoutOfBorders& make, int threads) {
   constexpr int kRounds = 4;
-  FittedCut best = FitCut(plan, limit_bytes, stream, std::move(pipeline)), tried = best;
+  FittedCut best = FitCut(plan, limit_bytes, stream, threads, std::move(pipeline)), tried = best;
   const auto try_cut = [&](const std::vector<int32_t>& borders) {
     absl::StatusOr<PipelineLayout> cut = make(borders);
     if (!cut.ok()) return;
-    tried = FitCut(plan, limit_bytes, stream, *std::move(cut));
+    tried = FitCut(plan, limit_bytes, stream, threads, *std::move(cut));
     if (tried.value < best.value) best = tried;
   };
   for (int round = 0; make && round < kRounds; ++round) {

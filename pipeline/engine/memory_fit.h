@@ -36,9 +36,9 @@ inline constexpr int kExactCutSublayers = 16, kExactCutPieces = 3;
 // then has the most bytes. With `make` it also moves the cuts between stages: in rounds, the model is cut anew with the
 // costs of what is repeated; up to kExactCutSublayers, embeddings and head counted, and kExactCutPieces, all cuts are
 // tried. The layout is kept whose fullest stage lacks least, then whose step is the shortest by replay (CostsOfChunks).
-// Stages are computed in parallel, on all CPUs of the process (ProcessCpus). REQUIRES: as SetRecompute.
+// `threads`: that compute stages in parallel. REQUIRES: as SetRecompute.
 FullestStage RecomputeToFit(const ModelPlan& plan, int64_t limit_bytes, const Stream& stream, PipelineLayout& pipeline,
-                            const LayoutOfBorders& make = nullptr);
+                            const LayoutOfBorders& make = nullptr, int threads = 1);
 
 // The largest number of NCCL connections of any rank (exchange/process_grid.h); 0 if messages go through the host.
 int NcclConnections(const ModelPlan& plan, const PipelineLayout& pipeline);

@@ -30,6 +30,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEXT = pathlib.Path("/usr/share/doc/linux-doc-6.1/Documentation")
 STEPS, STEP_TOKENS = 1000, 2048
 START = {"adam": (1, 2, 3), "muon": (3, 4, 5)}  # exponents of a search's first rates, 1e-3 · 2^exponent, at a method's least depth
+LOWEST = -3  # while all rates fail, lower ones are tried, down to one below this
 SEEDS = (1, 2, 3)
 LADDER = ("pre_ln", "ln_scaling", "completep", "deepnorm", "keel", "attn_res")
 OTHERS = ("peri_ln", "mix_ln", "mhc", "residual_dual", "attn_res_delta")
@@ -38,6 +39,7 @@ MUON = ("pre_ln", "completep", "attn_res", "deepnorm")
 PARTS = (("12 layers", LADDER, 12, 64, "adam", SEEDS), ("64 layers", LADDER, 64, 64, "adam", SEEDS),
          ("64 layers, more methods", OTHERS, 64, 64, "adam", SEEDS), ("64 layers, Muon", MUON, 64, 64, "muon", SEEDS),
          ("12 layers of equal parameters", ("pre_ln",), 12, 296, "adam", SEEDS), ("256 layers", LADDER, 256, 64, "adam", SEEDS))
+FAILS = 6.9  # an nll from which on a run has failed: a model of token frequencies has 6.984
 DEEPEST = (512, 1024)  # Pre-LN, Post-LN and the best three of 256 layers, one seed, at 256 layers' rates
 
 
@@ -78,8 +80,7 @@ class Ladder:
             with self.lock, self.path.open("a") as file:
                 self.done[key] = row
                 file.write(json.dumps(row) + "\n")
-        nll = self.done[key]["nll"]
-        return math.inf if nll is None else nll
+        return self.found()[key]
 
     def train(self, key):
         run = self.folder / "runs" / "-".join(map(str, key))
@@ -117,13 +118,14 @@ class Ladder:
             tried = {key[4]: nll for key, nll in self.found().items() if key[:4] == group and key[5] == seeds[0]}
             if tried:
                 best = min(tried, key=tried.get)
-                if math.isinf(tried[best]) or {best - 1, best + 1} <= tried.keys():
+                fails = math.isinf(tried[best])
+                if min(tried) < LOWEST if fails else {best - 1, best + 1} <= tried.keys():
                     break
             if tried.keys() >= set(todo):
-                todo = best - 1, best + 1
+                todo = (min(tried) - 1,) if fails else (best - 1, best + 1)
             if any(self.nll(*group, exponent, seeds[0]) is None for exponent in todo):
                 return None
-        if any(self.nll(*group, best, seed) is None for seed in seeds[1:]):
+        if not fails and any(self.nll(*group, best, seed) is None for seed in seeds[1:]):
             return None
         return best
 
@@ -175,11 +177,11 @@ def run(ladder):
 
 
 def in_words(nll):
-    return f"{nll:.3f}" if math.isfinite(nll) else "diverged"
+    return f"{nll:.3f}" if math.isfinite(nll) else "fails"
 
 
 def nlls(rows):
-    return {tuple(row["key"]): math.inf if row["nll"] is None else row["nll"] for row in rows}
+    return {tuple(row["key"]): math.inf if row["nll"] is None or row["nll"] >= FAILS else row["nll"] for row in rows}
 
 
 def of_best(found, group):
@@ -203,9 +205,11 @@ def table(rows):
             if len(differences) > 1 and all(map(math.isfinite, differences)):
                 mean, spread = statistics.mean(differences), statistics.stdev(differences)
                 verdict = f"{mean:+.3f} ± {spread:.3f}: " + ("no difference" if abs(mean) <= 2 * spread else "better" if mean < 0 else "worse")
-        spread = f" ± {statistics.stdev(seeds.values()):.3f}" if len(seeds) > 1 and all(map(math.isfinite, seeds.values())) else ""
+        score = ", ".join(map(in_words, seeds.values()))
+        if len(seeds) > 1 and all(map(math.isfinite, seeds.values())):
+            score = f"{statistics.mean(seeds.values()):.3f} ± {statistics.stdev(seeds.values()):.3f}"
         method, layers, width, optimizer = group
-        print(f"| {layers} | {width} | {optimizer} | {method} | {1e-3 * 2**best:g} | {in_words(statistics.mean(seeds.values()))}{spread} | {len(seeds)} "
+        print(f"| {layers} | {width} | {optimizer} | {method} | {1e-3 * 2**best:g} | {score} | {len(seeds)} "
               f"| {verdict} | {', '.join(f'{1e-3 * 2**e:g}: {in_words(nll)}' for e, nll in sorted(rates.items()))} |")
 
 
@@ -223,9 +227,9 @@ def figure(rows, path):
             seeds = of_best(found, group)[2].values()
             if len(seeds) == len(SEEDS) and all(map(math.isfinite, seeds)):
                 points.append((group[1], statistics.mean(seeds), statistics.stdev(seeds)))
-        layers, means, spreads = zip(*points)
-        axes.errorbar(layers, means, spreads, marker="o", markersize=4, capsize=3, label=method)
-    depths = sorted({key[1] for key in found})
+        if points:
+            axes.errorbar(*zip(*points), marker="o", markersize=4, capsize=3, label=method)
+    depths = sorted({key[1] for key in found if key[2:4] == (64, "adam")})
     axes.set_xticks(depths, depths)
     axes.set_xlabel("layers")
     axes.set_ylabel("nll of held-out text")

@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/checkpoint/checkpoint_reader.h"
+#include "pipeline/checkpoint/model_settings.h"
 #include "runtime/data/input_kind.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
@@ -32,6 +35,20 @@ absl::Status CheckNew(const std::vector<CheckpointReader>& readers) {
   return absl::OkStatus();
 }
 
+// Whether both models compute the same from the same weights. Their initial values may differ.
+bool SameArithmetic(const CheckpointReader& a, const CheckpointReader& b) {
+  if (a.manifest().plan_hash == b.manifest().plan_hash) return true;
+  std::optional<uint64_t> hash;
+  for (const CheckpointReader* reader : {&a, &b}) {
+    absl::StatusOr<ModelPlan> plan = PlanOfCheckpoint(reader->manifest(), reader->directory());
+    if (!plan.ok()) return false;
+    for (ParameterRecord& parameter : plan->parameters) parameter.init = {}, parameter.init_scale = 0;
+    if (hash && plan->Hash() != *hash) return false;
+    hash = plan->Hash();
+  }
+  return true;
+}
+
 absl::StatusOr<std::vector<CheckpointReader>> OpenAll(const std::vector<std::string>& inputs) {
   std::vector<CheckpointReader> readers;
   for (const std::string& input : inputs) {
@@ -44,12 +61,10 @@ absl::StatusOr<std::vector<CheckpointReader>> OpenAll(const std::vector<std::str
       return FailedPreconditionError(input, ": its vocabulary differs from that of ", inputs.front(),
                                      ", so the same ids mean other pieces; average checkpoints of one run");
     }
-    // The hash is of heads, norms and gains, too.
-    if (readers.back().manifest().plan_hash != readers.front().manifest().plan_hash) {
-      return FailedPreconditionError(input, ": its model reads the same weights otherwise than that of ",
-                                     inputs.front(),
-                                     " (heads, norms or gains: `hadal config diff` of the runs); "
-                                     "average checkpoints of one model");
+    if (!SameArithmetic(readers.front(), readers.back())) {
+      return FailedPreconditionError(input, ": its model differs from that of ", inputs.front(),
+                                     " in heads, norms or gains (`hadal config diff` of the runs), so the same weights "
+                                     "compute something else; average checkpoints of one model");
     }
     const InputKind &inputs = readers.back().manifest().inputs, &first = readers.front().manifest().inputs;
     HADAL_RETURN_IF_ERROR(CheckTags(first, inputs.tags, input));

@@ -56,7 +56,7 @@ struct CompareArguments {
 absl::Status CheckTestText(const std::string& source, const std::string& reference) {
   if (source.empty() && reference.empty()) return absl::OkStatus();
   if (source.empty() || reference.empty()) {
-    return InvalidArgumentError("--test-source and --test-reference make BLEU together: give both or neither");
+    return InvalidArgumentError("BLEU needs both --test-source and --test-reference; give both or neither");
   }
   HADAL_ASSIGN_OR_RETURN(ParallelReader reader, ParallelReader::Open({source, reference}));
   ParallelLine line;

@@ -1,5 +1,6 @@
 #include "tools/corpus/parallel_text.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -12,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "runtime/bytes.h"
 #include "runtime/json_fields.h"
 #include "runtime/mapped_file.h"
@@ -223,9 +225,19 @@ class MegatronDocuments : public DocumentFile {
 
 // Whether a text begins as JSON Lines do: with an object that has a field.
 bool IsJson(absl::string_view begin) {
-  if (absl::StartsWith(begin, kByteOrderMark)) begin.remove_prefix(sizeof(kByteOrderMark) - 1);
+  absl::ConsumePrefix(&begin, kByteOrderMark);
   begin = absl::StripLeadingAsciiWhitespace(begin);
   return absl::StartsWith(begin, "{") && absl::StartsWith(absl::StripLeadingAsciiWhitespace(begin.substr(1)), "\"");
+}
+
+// Whether a file begins with an array of objects. Several lines, each an array, are text.
+bool IsJsonArray(absl::string_view begin) {
+  absl::ConsumePrefix(&begin, kByteOrderMark);
+  begin = absl::StripLeadingAsciiWhitespace(begin);
+  if (!absl::ConsumePrefix(&begin, "[") || !IsJson(begin)) return false;
+  const size_t end = std::min(begin.find('\n'), begin.size());
+  return !absl::EndsWith(absl::StripTrailingAsciiWhitespace(begin.substr(0, end)), "]") ||
+         absl::StripAsciiWhitespace(begin.substr(end)).empty();
 }
 
 }  // namespace
@@ -237,8 +249,9 @@ absl::StatusOr<std::unique_ptr<DocumentFile>> DocumentFile::Open(const std::stri
   if (IsTokenFile(path)) return MegatronDocuments::Open(path.substr(0, path.size() - 4));
   HADAL_ASSIGN_OR_RETURN(TextLines lines, TextLines::Open(path));
   const std::string begin = field.empty() ? "" : lines.Beginning();
-  if (absl::StartsWith(begin, "[") && IsJson(begin.substr(1))) {
-    return InvalidArgumentError(path, " is a JSON array; give an object a line: `jq -c '.[]' FILE > LINES`");
+  if (IsJsonArray(begin)) {
+    return InvalidArgumentError(path, " is a JSON array; give an object a line: `jq -c '.[]' FILE > LINES` (of a ",
+                                "compressed file, decompress it first), or --text-field '' if it is text");
   }
   if (IsJson(begin)) return std::make_unique<JsonDocuments>(std::move(lines), field);
   if (!field.empty() && blank_lines) return std::make_unique<Paragraphs>(std::move(lines));

@@ -232,8 +232,9 @@ absl::Status SetSpecialTokens(const PrepareOptions& options, const Vocabulary& v
   if (!options.mask_token) return absl::OkStatus();
   const std::string mask = options.mask_token->empty() ? Declared(options, {"mask_token"}) : *options.mask_token;
   HADAL_ASSIGN_OR_RETURN(special.mask, FindToken(options, vocabulary, mask, "is the mask", "--mask-token"));
-  if (special.mask == form.end_token) {
-    return InvalidArgumentError("--mask-token ", mask, " is also the token that ends a document; name another");
+  if (special.mask == form.end_token || special.mask == form.start_token || special.mask == special.unknown) {
+    return InvalidArgumentError("--mask-token ", mask,
+                                " is also the token that starts or ends a document, or the unknown one; name another");
   }
   std::set<int32_t> all(ids[1].begin(), ids[1].end());
   all.insert({special.mask, form.start_token, form.end_token});

@@ -272,7 +272,7 @@ absl::Status FollowPreparedCorpus(TrainOptions& options) {
   constexpr int64_t kMostManifestBytes = int64_t{1} << 26;
   if (options.train_data.empty()) {
     return InvalidArgumentError(
-        "data.train is not set; give the prefix of a prepared corpus, or to `hadal plan` --vocabulary N");
+        "data.train is not set; give the prefix of a prepared corpus, or pass --vocabulary N to `hadal plan`");
   }
   const std::string path = options.train_data + ".json";
   const absl::StatusOr<std::string> json = ReadFile(path, kMostManifestBytes);

@@ -15,6 +15,7 @@
 #include "pipeline/engine/engine.h"
 #include "pipeline/engine/memory_fit.h"
 #include "pipeline/schedule/partition.h"
+#include "runtime/machine.h"
 #include "runtime/status_macros.h"
 #include "tools/output/human_units.h"
 #include "tools/plan/layout_bounds.h"
@@ -110,6 +111,7 @@ class Search {
   const SearchOptions search_;
   const ModelPlan model_;
   const Stream stream_;
+  const int cpus_ = ProcessCpus();
   const LayoutMachine layout_machine_;
   LayoutBounds bounds_;
   std::map<int, std::optional<std::vector<int32_t>>> borders_;  // by pieces
@@ -183,7 +185,7 @@ bool Search::Fits(LayoutPrediction& layout, PipelineLayout& pipeline, bool moves
   const bool movable = chooses && options_.pipeline.split.empty();
   const auto fit = [&](bool moving) {
     const LayoutOfBorders make = [&](const std::vector<int32_t>& borders) { return LayoutOf(layout, borders); };
-    return RecomputeToFit(model_, room, stream_, pipeline, moving ? make : nullptr);
+    return RecomputeToFit(model_, room, stream_, pipeline, moving ? make : nullptr, cpus_);
   };
   moves = moves && movable;
   FullestStage fullest = chooses ? fit(moves) : Fullest(pipeline);

@@ -402,7 +402,7 @@ class Translator {
       const bool translated = next < buffer.line_of.size() && buffer.line_of[next] == place;
       std::span<const Hypothesis> translation;
       if (translated) translation = translations[next++];
-      for (const Hypothesis& hypothesis : translation) tokens_ += std::ssize(hypothesis.tokens) + 1;
+      if (!translation.empty()) tokens_ += std::ssize(translation[0].tokens) + 1;
       output_.stream() << FormatOutput(form_, model_->checkpoint().target_vocabulary(), buffer.first_line + place + 1,
                                        options_.json ? buffer.texts[place] : std::string_view(), translation);
     }

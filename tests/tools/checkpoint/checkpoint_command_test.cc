@@ -354,7 +354,7 @@ TEST_F(CheckpointAverageTest, ModelsOfDifferentVocabulariesOrParametersHaveNoAve
   SmallState state(SmallParameters(), 3);
   const auto other = Save(committer, state, {}).value();
   EXPECT_THAT(Error(2, {"average", steps_[0], other.directory, "--out", run_ / "mean"}),
-              HasSubstr(other.directory + ": its model reads the same weights otherwise"));
+              HasSubstr(other.directory + ": its model differs from that of"));
 }
 
 TEST_F(CheckpointAverageTest, WhatIsWrittenIsOnTheDevice) {

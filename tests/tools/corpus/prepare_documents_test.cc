@@ -48,6 +48,10 @@ TEST_F(PrepareDocumentsTest, EachFileIsAStreamOfItsOwn) {
   Write("array.json", "[\n {\"text\": \"a\"}\n]\n");
   options_.train.push_back({.target = Path("array.json")});
   ExpectError({"array.json is a JSON array", "jq -c"});
+  Write("array.json", "\xEF\xBB\xBF [{\"text\": \"a\"}]");
+  ExpectError({"array.json is a JSON array", "--text-field ''"});
+  Write("array.json", "[{\"of\": \"text\"}]\n\n[{\"of\": \"text\"}]\n");
+  ASSERT_EQ(Run(), absl::OkStatus());
   options_.train[1].target = Path("more.jsonl");
   options_.document_mask = true;
   ExpectError({"more.jsonl:3: not valid", "--on-invalid skip"});

@@ -187,7 +187,7 @@ class Documents(unittest.TestCase):
                 self.assertIn("do not say which token is the mask", self.prepare("--mask-token", code=2))
                 self.assertIn('has no "[NONE]", which is the mask', self.prepare("--mask-token", "[NONE]", code=2))
                 (self.folder / "tokenizer_config.json").write_text(json.dumps({"sep_token": "[SEP]", "mask_token": {"content": "[MASK]"}}))
-                self.assertIn("is also the token that ends a document", self.prepare("--mask-token", "[SEP]", code=2))
+                self.assertIn("is also the token that starts or ends a document", self.prepare("--mask-token", "[SEP]", code=2))
                 self.prepare("--mask-token")
                 tokenizer.encode_special_tokens = True
                 encodings = [tokenizer.encode(text) for text in TEXTS]
