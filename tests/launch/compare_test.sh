@@ -54,7 +54,7 @@ echo "finished runs are not run again; a moved limit lets them go on; another co
 expect 0 "$hadal" compare grids/small.textproto --out whole
 says 'done before'; lacks starts
 expect 0 "$hadal" compare grids/small.textproto --out whole --set stop.steps=8 --run 2
-says 'method=post_ln,depth=1: goes on'; steps whole/runs/method=post_ln,depth=1 8; steps whole/runs/method=deepnorm,depth=1 6
+says 'method=post_ln,depth=1: continues'; steps whole/runs/method=post_ln,depth=1 8; steps whole/runs/method=deepnorm,depth=1 6
 expect 1 "$hadal" compare grids/small.textproto --out whole --set learning_rate.peak=2e-3 --run 1
 says 'learning_rate.peak: 0.001 -> 0.002'; says 'left alone'
 expect 0 "$hadal" compare grids/small.textproto --out whole --set learning_rate.peak=2e-3 --set stop.steps=9 --run 1 --accept-changes
@@ -84,7 +84,7 @@ expect 0 "$hadal" compare grids/small.textproto --out whole --set stop.steps=10 
 PYTHONPATH='' HADAL_PYTHON=$work/bare expect 2 "$hadal" compare grids/small.textproto --out bare_runs --run 1
 says 'sacrebleu; install with'; says 'The runs take place'; says 'hadal summary bare_runs/runs'; ended bare_runs/runs/method=deepnorm,depth=1 done
 
-echo "a signal: the running child saves, and the same command goes on"
+echo "a signal: the running child saves, and the same command continues"
 # start OUT [OPTION…]: a grid in the background, its pid in $grid, until its first run has made steps.
 start() {
   first=$1/runs/method=deepnorm,depth=1
@@ -115,7 +115,7 @@ kill -INT $grid; wait $grid; code=$?
 ended $first interrupted; [ -e $first/checkpoints/latest ] || fail "two ranks have not saved"
 grep -q '"ranks":2' $first/metrics.jsonl || fail "not two ranks"
 
-echo "killed without warning: its child saves and ends, and the same command goes on"
+echo "killed without warning: its child saves and ends, and the same command continues"
 start killed
 kill -KILL $grid; wait $grid 2> /dev/null
 until grep -q '"event":"finish"' $first/metrics.jsonl; do sleep 0.05; done  # as long as the test may take
@@ -133,7 +133,7 @@ expect 0 "$hadal" compare grids/total.textproto --out total --set stop.steps=100
 says 'budget of 0.01 minutes is used up'; ended total/runs/method=deepnorm,depth=1 interrupted
 [ ! -e total/runs/method=post_ln,depth=3 ] || fail "a run was started behind the budget"
 expect 0 "$hadal" compare grids/total.textproto --out total --set stop.steps=100000
-says 'budget of 0.01 minutes is used up'; lacks starts; lacks 'goes on'
+says 'budget of 0.01 minutes is used up'; lacks starts; lacks 'continues (was'
 
 echo "a failing run does not keep the others from running; a diverging one is a result"
 bad=failing/runs/method=deepnorm,depth=1
