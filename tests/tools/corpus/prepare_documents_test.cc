@@ -60,7 +60,8 @@ TEST_F(PrepareDocumentsTest, EachFileIsAStreamOfItsOwn) {
   EXPECT_EQ(OpenCorpus("train").sample(3).corpus_id, 1);
   EXPECT_TRUE(OpenCorpus("train").manifest().form.document_mask);
   EXPECT_THAT(out_.str(), HasSubstr("skipped 2 of 7 (28.6%): 1 empty, 1 not UTF-8 or broken JSON"));
-  options_.train[1].target = Write("array.json", "[{\"text\": \"a\"}]\n\n[{\"text\": \"b\"}]\n");
+  Write("array.json", "[{\"text\": \"a\"}]\n\n[{\"text\": \"b\"}]\n");
+  options_.train[1].target = Path("array.json");
   options_.overwrite = true;
   EXPECT_EQ(Run(), absl::OkStatus()) << "lines of text";
 }
