@@ -10,7 +10,7 @@
 // never laid out. Apart from the assumed gain of another cut the result is the same as trying them all (tests compare);
 // its bytes are those of `hadal plan`.
 // Threads: pure; the stages of a layout are laid out in parallel (memory_fit.h). CPU time for 2,500 sublayers: 2 to
-// 10 s for 64 to 512 devices, 15 to 25 s for 8 to 32, most of it for the choice of what is recomputed; longer if
+// 12 s for 64 to 512 devices, 16 to 27 s for 8 to 32, most of it for the choice of what is recomputed; longer if
 // nothing fits.
 #pragma once
 
