@@ -192,7 +192,7 @@ def of_best(found, group):
 
 
 def table(rows):
-    print(f"# commits {', '.join(sorted({row['commit'] for row in rows}))}; {sum(row['seconds'] for row in rows) / 3600:.1f} hours of a core\n"
+    print(f"# commits {', '.join(sorted({row['commit'] for row in rows}))}; {sum(row['seconds'] for row in rows) / 3600:.1f} hours of runs, waiting for a core included\n"
           "# nll of held-out text; ±: standard deviation over seeds; better, worse: than Pre-LN, beyond twice the paired deviation\n"
           "| layers | d_model | optimizer | method | best rate | nll | seeds | beside Pre-LN | all rates of seed 1 |\n" + "|---" * 9 + "|")
     found = nlls(rows)
