@@ -28,7 +28,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEXT = pathlib.Path("/usr/share/doc/linux-doc-6.1/Documentation")
-STEPS, STEP_TOKENS = 1000, 2048
+STEPS = 1000  # of 2,048 tokens
 START = {"adam": (1, 2, 3), "muon": (3, 4, 5)}  # exponents of a search's first rates, 1e-3 · 2^exponent, at a method's least depth
 LOWEST = -3  # while all rates fail, lower ones are tried, down to one below this
 SEEDS = (1, 2, 3)
@@ -70,7 +70,7 @@ class Ladder:
         self.done = {tuple(row["key"]): row for row in map(json.loads, path.read_text().splitlines())} if path.exists() else {}
 
     def nll(self, *key):
-        """Held-out nll of the run (method, layers, width, optimizer, exponent, seed); infinity if it diverged; None past the deadline."""
+        """Held-out nll of the run (method, layers, width, optimizer, exponent, seed); infinity if it failed; None past the deadline."""
         if key not in self.done:
             if time.time() > self.deadline:
                 return None
