@@ -171,7 +171,7 @@ TEST_F(MemoryFitTest, TheCutIsTheBestOfAllCuts) {
     for (int i = 0; i <= 8; ++i) {
       const int64_t limit = least + (most - least) * i / 8;
       PipelineLayout moved = make({}).value();
-      EXPECT_LE(RecomputeToFit(plan, limit, stream_, moved, make).bytes, limit);
+      EXPECT_LE(RecomputeToFit(plan, limit, stream_, moved, make, /*threads=*/2).bytes, limit);
       double best = std::numeric_limits<double>::infinity();
       for (const std::vector<int32_t>& borders : cuts) {
         PipelineLayout pipeline = make(borders).value();
