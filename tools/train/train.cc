@@ -306,8 +306,7 @@ Command AddTrainArguments(Command app, const std::shared_ptr<TrainArguments>& ar
                  "reset the best validation and the patience; once per job, as --resume")
       .OneOf({"best", "data"})
       .OneValueEach();
-  command.AddFlag("--take-over", arguments->take_over,
-                  "Take the run directory from an attempt that is still at work in it; that one ends");
+  command.AddFlag("--take-over", arguments->take_over, "Take over the run directory of a running job, which then ends");
   AddDeviceFlags(command, arguments->device);
   AddCostFlags(command, "kept with the run, for its report", arguments->costs);
   command.AddOption(
