@@ -144,6 +144,9 @@ ThreadTeam& ThreadTeam::OfThisThread() {
 void ThreadTeam::Run(int threads, absl::FunctionRef<void(int)> body) {
   HADAL_CHECK_GE(threads, 1);
   HADAL_CHECK(!running_);
+  while (static_cast<int>(workers_.size()) < threads - 1) {
+    workers_.push_back(std::make_unique<Worker>(static_cast<int>(workers_.size()) + 1));
+  }
   running_ = true;
   const double now = MonotonicSeconds();
   std::exception_ptr error;
@@ -161,9 +164,6 @@ void ThreadTeam::Run(int threads, absl::FunctionRef<void(int)> body) {
 }
 
 std::exception_ptr ThreadTeam::RunWithWorkers(int threads, absl::FunctionRef<void(int)> body) {
-  while (static_cast<int>(workers_.size()) < threads - 1) {
-    workers_.push_back(std::make_unique<Worker>(static_cast<int>(workers_.size()) + 1));
-  }
   const double began = MonotonicSeconds();
   for (int t = 1; t < threads; ++t) workers_[t - 1]->Begin(&body);
   std::exception_ptr error = Call(body, 0);

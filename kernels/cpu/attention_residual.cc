@@ -22,7 +22,7 @@ HWY_INLINE float Dot(const float* a, const float* b, int64_t width) {
 }
 
 HWY_INLINE float InverseRms(const float* v, int64_t width, float epsilon) {
-  return 1.0f / std::sqrt(Dot(v, v, width) / static_cast<float>(width) + epsilon);
+  return InverseRoot(Dot(v, v, width) / static_cast<float>(width) + epsilon);
 }
 
 // (w ⊙ g)·v.

@@ -10,6 +10,7 @@
 #define HADAL_KERNELS_CPU_COLUMNS_INL_H_
 #endif
 
+#include <cmath>
 #include <cstdint>
 
 #include "hwy/highway.h"
@@ -132,6 +133,9 @@ HWY_INLINE float SumColumns(int64_t width, const Term& term) {
   SumColumnTerms<1, 4>(width, sums, [&](auto d, int64_t c, auto& terms) HWY_ATTR { terms[0] = term(d, c); });
   return sums[0];
 }
+
+// 1 / √x; NaN for infinity, so that a sum that overflows does not norm to zeros.
+HWY_INLINE float InverseRoot(float x) { return 1.0f / std::sqrt(x) + 0 * x; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace hadal

@@ -26,7 +26,7 @@ HWY_INLINE HeadStatistics StatisticsOfHead(const NormForm& form, const float* x,
     const auto centred = hn::Sub(hn::LoadU(d, x + c), hn::Set(d, mean));
     return hn::Mul(centred, centred);
   });
-  return {mean, 1.0f / std::sqrt(squares / width + form.epsilon)};
+  return {mean, InverseRoot(squares / width + form.epsilon)};
 }
 
 template <class D>

@@ -31,7 +31,7 @@ void ReadForwardRows(const HyperReadForwardArgs& args, int64_t begin, int64_t en
         const auto v = hn::LoadU(d, x + c);
         return hn::Mul(v, v);
       });
-      rstd[row - first] = args.rstd[row] = 1.0f / std::sqrt(squares / static_cast<float>(args.x.columns) + kRmsEpsilon);
+      rstd[row - first] = args.rstd[row] = InverseRoot(squares / static_cast<float>(args.x.columns) + kRmsEpsilon);
     }
     RowsToLanes(args.projected, first, last, maps);
     Logits(args, /*begin=*/0, residuals, hn::Load(FloatTag(), rstd), maps, maps);

@@ -57,7 +57,7 @@ HWY_INLINE void NormRow(const ResidualNormForwardArgs& args, int64_t row, const 
     const auto centred = hn::Sub(hn::LoadU(d, s + c), hn::Set(d, mean));
     return hn::Mul(centred, centred);
   });
-  const float rstd = 1.0f / std::sqrt(squares / width + args.form.epsilon);
+  const float rstd = InverseRoot(squares / width + args.form.epsilon);
   const float *scale = args.scale.data, *shift = args.shift.data;
   const float norm_gain = args.norm_gain;
   ForColumns(0, width, [&](auto d, int64_t c) HWY_ATTR {

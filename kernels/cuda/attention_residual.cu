@@ -60,7 +60,7 @@ HADAL_DEVICE float Dot(const Eight& a, const Eight& b) {
 }
 
 HADAL_DEVICE float InverseRms(float squares, int64_t width, float epsilon) {
-  return 1.0f / SquareRoot(squares / static_cast<float>(width) + epsilon);
+  return InverseRoot(squares / static_cast<float>(width) + epsilon);
 }
 
 struct Logit {

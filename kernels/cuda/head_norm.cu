@@ -40,7 +40,7 @@ HADAL_DEVICE float Normalise(const HeadLane& lane, const NormForm& form, Eight& 
     x.v[c] = c < lane.count ? x.v[c] - mean : 0.0f;
     squares = MulAdd(x.v[c], x.v[c], squares);
   }
-  const float rstd = 1.0f / SquareRoot(SumOfWarp(squares) / width + form.epsilon);
+  const float rstd = InverseRoot(SumOfWarp(squares) / width + form.epsilon);
   HADAL_UNROLL for (int c = 0; c < 8; ++c) x.v[c] *= rstd;
   return rstd;
 }

@@ -188,7 +188,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HyperReadForwardKernel(HyperRead
     const float value = Load(x + c);
     squares = MulAdd(value, value, squares);
   }
-  const float rstd = 1.0f / SquareRoot(SumOfWarp(squares) / static_cast<float>(columns) + kRmsEpsilon);
+  const float rstd = InverseRoot(SumOfWarp(squares) / static_cast<float>(columns) + kRmsEpsilon);
   if (lane == 0) Store(ViewOf(args.rstd) + row, rstd);
   const MapLanes lanes = ThisLanes(residuals, args.mixing);
   float h[3], square[2];

@@ -66,7 +66,7 @@ HADAL_DEVICE Statistics StatisticsOf(const Eight& s, const NormForm& form, const
   }
   if (kAligned && team.columns == 0) squares[0] = 0.0f;  // with kAligned all eight columns exist, or none
   sums.Add(team, squares);
-  return {mean, 1.0f / SquareRoot(MulAdd(squares[0], share, form.epsilon))};
+  return {mean, InverseRoot(MulAdd(squares[0], share, form.epsilon))};
 }
 
 template <typename Residual, typename Compute, bool kAligned, bool kMore>

@@ -57,8 +57,9 @@ Group GroupOf(const ModelPlan& plan, int32_t p, const OptimizerOptions& options)
             .frozen = plan.is_frozen(p)};
   }
   const double rate = RateFactor(parameter, sublayer, multiplier);
-  // A float below the normal ones counts as 0, and 0 / 0 would follow where a gradient has always been 0.
-  constexpr double kLeastEpsilon = 1e-30;
+  // Floats below the normal ones count as 0: of a gradient below √(least normal / (1 − beta2)) the square does, and the
+  // gradient does not.
+  constexpr double kLeastEpsilon = 1e-18;
   const double epsilon = hidden ? options.epsilon * method.adam_epsilon_factor / multiplier : options.epsilon;
   // Decay times rate is the same in every group.
   return {.rate_factor = rate,
@@ -79,8 +80,9 @@ struct Run {
                          next.gradient.data == gradient.data + n && next.first_moment.data == first_moment.data + n &&
                          next.second_moment.data == second_moment.data + second_moment.size;
     if (!follows) return false;
-    for (Vector* v : {&parameter, &gradient, &first_moment, &second_moment}) v->size += next.parameter.size;
-    rounded.size += next.rounded.size;  // lies as the parameter does
+    for (Vector* v : {&parameter, &gradient, &first_moment}) v->size += next.parameter.size;
+    second_moment.size += next.second_moment.size;  // none of Muon's
+    rounded.size += next.rounded.size;              // lies as the parameter does
     return true;
   }
 };

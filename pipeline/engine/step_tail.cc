@@ -91,7 +91,8 @@ absl::StatusOr<GlobalGradient> GradientNorm::Compute(const Stream& stream, const
     }
   }
   result.norm = std::sqrt(total);
-  result.finite = result.first_bad_parameter < 0 && std::isfinite(result.loss.loss);
+  constexpr double kMostNorm = 1e18;  // Adam's squares overflow beyond it, and the parameter would never move again
+  result.finite = result.first_bad_parameter < 0 && std::isfinite(result.loss.loss) && result.norm < kMostNorm;
   for (const double square : squares) result.sublayer_norms.push_back(static_cast<float>(std::sqrt(square)));
   return result;
 }

@@ -48,7 +48,7 @@ struct GlobalGradient {
   LossSums loss;                        // of the step, all ranks
   StepVote vote = StepVote::kContinue;  // the highest of all ranks
   double norm = 0;                      // of all gradients but frozen parameters'; not finite if an element is not
-  bool finite = true;                   // whether the gradient and the loss are finite
+  bool finite = true;                   // whether the loss is finite and the gradient, too, and below 1e18
   int32_t first_bad_parameter = -1;     // first in plan order whose gradient is not finite; -1: none
   std::vector<float> sublayer_norms;    // [sublayers] of each one's parameters; a tied table counts for its first use
 };

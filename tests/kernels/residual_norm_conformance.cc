@@ -264,4 +264,13 @@ TEST_P(ResidualNormConformance, ConstantRowsAreShifted) {
   EXPECT_NEAR(got.rstd[1], 1 / std::sqrt(1e-5), 1e-3);
 }
 
+// Such a row is no row of zeros: the step is then left out, and the sublayer named.
+TEST_P(ResidualNormConformance, ARowWhoseSquaresOverflowIsNotANumber) {
+  Case c = MakeCase(2, 16, {.branch = false});
+  for (int64_t i = 0; i < 16; ++i) c.residual[16 + i] = i % 2 == 0 ? 3e19f : -2e19f;
+  const ForwardResult got = Forward(c);
+  EXPECT_TRUE(std::isnan(got.normed[16])) << got.normed[16];
+  EXPECT_FALSE(std::isnan(got.normed[0]));
+}
+
 }  // namespace hadal::testing

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "kernels/instruction_set.h"
 #include "kernels/linear.h"
 #include "layers/parameter_store.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
@@ -104,6 +105,7 @@ absl::Status CheckCorpus(const ModelCheckpoint& checkpoint, const Corpus& corpus
 
 absl::StatusOr<LayerSimilarity> MeasureCheckpoint(const InspectSimilarityOptions& options, Communicator& communicator) {
   PrepareComputeThread();
+  UseInstructionSets(AvailableInstructionSets());
   HADAL_ASSIGN_OR_RETURN(ModelCheckpoint checkpoint, ModelCheckpoint::Open(options.checkpoint));
   HADAL_ASSIGN_OR_RETURN(const Corpus corpus, Corpus::Open(options.data));
   const ModelPlan& plan = checkpoint.plan();

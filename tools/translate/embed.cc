@@ -23,6 +23,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "kernels/instruction_set.h"
 #include "launch/task_launcher.h"
 #include "layers/depth_observer.h"
 #include "pipeline/checkpoint/model_checkpoint.h"
@@ -128,6 +129,7 @@ absl::StatusOr<std::vector<std::vector<int32_t>>> ReadLines(const EmbedOptions& 
 // Prints the vectors, or returns them as an array of options.output.
 absl::StatusOr<std::string> Embed(const EmbedOptions& options, Communicator& communicator, std::ostream& out) {
   PrepareComputeThread();
+  UseInstructionSets(AvailableInstructionSets());
   HADAL_ASSIGN_OR_RETURN(ModelCheckpoint checkpoint, ModelCheckpoint::Open(options.checkpoint));
   const ModelPlan& plan = checkpoint.plan();
   if (plan.options.has_decoder()) {
