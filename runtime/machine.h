@@ -5,7 +5,7 @@
 // group's usage includes pages of files, such as a mapped corpus. The kernel evicts inactive file pages before it kills
 // a process, so they count as free. Supports control groups of versions 1 and 2.
 // Limitations: groups that are not mounted under `mount` are ignored. If each process of a host has its own quota (one
-// container per rank), ProcessCpus divides it as if all shared it; set runtime.threads in the config then.
+// container per rank), ProcessCpus divides it as if all shared it; set pipeline.threads in the config then.
 // Thread safety: any thread. Blocking: reads the kernel's small files.
 #pragma once
 

@@ -152,7 +152,8 @@ ActivationCapacity CapacityOf(const ModelOptions& model, const BatchOptions& bat
           .max_length = std::min(model.max_positions, std::max(source_rows, batch.target_tokens))};
 }
 
-std::vector<double> SublayerCosts(const ModelPlan& plan, const ActivationCapacity& capacity, double length) {
+std::vector<double> SublayerCosts(const ModelPlan& plan, const ActivationCapacity& capacity, double length,
+                                  bool with_history) {
   const double d = plan.options.d_model, q = plan.options.query_width(), k = plan.options.key_width();
   const double source = static_cast<double>(capacity.source_rows);
   const double target = static_cast<double>(capacity.target_rows);
@@ -184,6 +185,7 @@ std::vector<double> SublayerCosts(const ModelPlan& plan, const ActivationCapacit
         costs.push_back(rows * HeadProducts(plan.options) * (plan.options.has_decoder() ? 1 : kTypicalMaskedShare));
         break;
     }
+    if (!with_history) continue;
     costs.back() += rows * d * kCombinedEntryCost * CombinedEntries(plan, static_cast<int32_t>(costs.size()) - 1);
   }
   return costs;

@@ -131,6 +131,7 @@ int64_t MessageBytes(std::span<const Edge> edges, bool gradients, const Activati
 
 // Multiply-adds of each sublayer's forward for one micro-batch at full capacity, with `length` keys per attention
 // query. A combination of layers, which is bound by memory, counts as the multiply-adds that take as long.
-std::vector<double> SublayerCosts(const ModelPlan& plan, const ActivationCapacity& capacity, double length);
+std::vector<double> SublayerCosts(const ModelPlan& plan, const ActivationCapacity& capacity, double length,
+                                  bool with_history = true);
 
 }  // namespace hadal

@@ -388,7 +388,7 @@ class ProfileBench {
     HADAL_ASSIGN_OR_RETURN(const Rounds recomputed,
                            MeasureStage(step.micro_batches, batch, every > 0 ? every : kUsualSegment));
     config::CapacityCosts& costs = *profile_.add_capacities();
-    costs.set_source_tokens(plan_.options.has_encoder() ? batch.source_tokens : 0);
+    costs.set_source_tokens(CapacityOf(plan_.options, batch).source_rows);
     costs.set_target_tokens(batch.target_tokens);
     const double count = static_cast<double>(step.micro_batches.size());
     costs.set_source_rows(static_cast<double>(step.source_tokens) / count);

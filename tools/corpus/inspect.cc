@@ -69,9 +69,10 @@ absl::StatusOr<Corpus> OpenFilled(const std::string& prefix) {
   return corpus;
 }
 
-void Print(const char* name, const SideStatistics& side, int64_t samples, std::ostream& out) {
-  out << name << ": " << HumanCount(side.tokens) << " tokens (with </s>), "
-      << absl::StrFormat("%.1f", static_cast<double>(side.tokens) / static_cast<double>(samples))
+void Print(const char* name, const SideStatistics& side, const Corpus& corpus, std::ostream& out) {
+  out << name << ": " << HumanCount(side.tokens) << " tokens"
+      << (EndOf(corpus.manifest()) >= 0 ? " (with </s>), " : ", ")
+      << absl::StrFormat("%.1f", static_cast<double>(side.tokens) / static_cast<double>(corpus.size()))
       << " per sample, longest " << HumanCount(side.longest) << "; " << HumanCount(side.distinct)
       << " distinct, unigram entropy " << absl::StrFormat("%.4f", side.unigram_entropy) << " nats\n";
 }
@@ -124,10 +125,10 @@ absl::Status RunInspectCorpus(const InspectCorpusOptions& options, std::ostream&
   if (corpus.manifest().frame_width > 0) PrintFrames(corpus.manifest(), out);
   if (corpus.manifest().source_vocabulary.size > 0) {
     HADAL_ASSIGN_OR_RETURN(const SideStatistics source, DescribeSource(corpus));
-    Print("source", source, corpus.size(), out);
+    Print("source", source, corpus, out);
   }
   HADAL_ASSIGN_OR_RETURN(const SideStatistics target, DescribeTarget(corpus));
-  Print("target", target, corpus.size(), out);
+  Print("target", target, corpus, out);
   if (options.score.empty()) return absl::OkStatus();
   HADAL_ASSIGN_OR_RETURN(const Corpus text, OpenFilled(options.score));
   if (text.manifest().target_vocabulary.crc32c != corpus.manifest().target_vocabulary.crc32c) {

@@ -72,7 +72,7 @@ int64_t KeptCheckpoints(const TrainOptions& run, double step_seconds) {
   }
   if (checkpoint.keep_every > 0 && steps == 0) return -1;
   const int64_t multiples = checkpoint.keep_every > 0 ? steps / checkpoint.keep_every : 0;
-  const int64_t best = run.validation.every_steps > 0 ? 1 : 0;
+  const int64_t best = run.validation.every_steps > 0 ? run.checkpoint.keep_best : 0;
   return checkpoint.keep_last + multiples + best + 1;
 }
 
@@ -86,8 +86,9 @@ ClusterNeeds ClusterNeedsOf(const PlanReport& report, const TrainOptions& run, c
   needs.nodes = (ranks + per_node - 1) / per_node;
   if (run.checkpoint.memory_every_steps > 0) needs.copy_bytes = CopyBytesOfANode(report, per_node, needs.nodes);
   needs.host_bytes = HostBytesOfANode(report, per_node) + needs.copy_bytes;
-  constexpr auto kBytesOfAParameter = static_cast<int64_t>(kStateKinds.size() * sizeof(float));
-  needs.checkpoint_bytes = kBytesOfAParameter * report.model.ParameterElements();
+  for (int32_t p = 0; p < std::ssize(report.model.parameters); ++p) {
+    needs.checkpoint_bytes += (report.model.uses_muon(p) ? 8 : 12) * report.model.parameters[p].elements();
+  }
   needs.checkpoint_seconds = static_cast<double>(needs.checkpoint_bytes) / (1e9 * options.write_gb_per_second);
   const double step_seconds = report.rate.known() ? report.step_seconds : 0;
   needs.interval_seconds = IntervalSeconds(run.checkpoint, step_seconds);

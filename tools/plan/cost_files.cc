@@ -56,6 +56,12 @@ class RooflineCosts : public StepCosts {
         seconds.back().forward += reads.forward;
         seconds.back().backward += reads.backward;
       }
+      if (const int32_t weights = plan.ParameterOf(sublayer, ParameterRole::kCombinationWeight); weights >= 0) {
+        const auto entries = static_cast<double>(plan.parameters[weights].elements());
+        const double pass = PassSeconds(static_cast<double>(capacity.rows(record.stack)) * plan.options.d_model * 4);
+        seconds.back().forward += (entries + 1) * pass;
+        seconds.back().backward += (3 * entries + 1) * pass;  // its weights' gradients, and those of what it reads
+      }
       seconds.back().recompute = repeats ? seconds.back().forward : 0;
     }
     return seconds;

@@ -102,6 +102,12 @@ class Search {
   // Whether the layouts that need least memory fit, one for each number of stages and replicas.
   bool SparingLayoutFits();
   std::string NodesThatFit() const;
+  // Whether the run's limit is below a device's memory; and the lower of the two.
+  bool IsLimited() const {
+    const int64_t limit = options_.pipeline.memory_limit_bytes;
+    return limit > 0 && limit < machine_.memory_bytes;
+  }
+  int64_t LimitBytes() const { return IsLimited() ? options_.pipeline.memory_limit_bytes : machine_.memory_bytes; }
   // Names each kept field without which the search finds a layout.
   std::string FieldsInTheWay() const;
 
@@ -320,7 +326,8 @@ std::string Search::NodesThatFit() const {
     if (!Search(options_, larger, costs_, stream_.threads(), search_).SparingLayoutFits()) continue;
     return absl::StrCat(" About ", larger.nodes, " nodes of ", larger.devices_per_node, " would fit it.");
   }
-  return " More nodes would not help: use smaller micro-batches (batch.target_tokens) or larger devices.";
+  return " More nodes would not help: use smaller micro-batches (batch.target_tokens) or " +
+         std::string(IsLimited() ? "a larger pipeline.memory_limit_bytes." : "larger devices.");
 }
 
 std::string Search::FieldsInTheWay() const {
@@ -349,8 +356,9 @@ absl::Status Search::Refusal() {
         kept.empty() ? " Use fewer devices or more micro-batches." : FieldsInTheWay());
   }
   const auto gib = [](int64_t bytes) { return absl::StrFormat("%.2f GiB", static_cast<double>(bytes) / kGib); };
-  std::string text = absl::StrCat("no layout of this run", with, " fits ", machine_.devices(), " device(s) of ",
-                                  gib(machine_.memory_bytes), ". The nearest:");
+  std::string text =
+      absl::StrCat("no layout of this run", with, " fits ", machine_.devices(), " device(s) of ", gib(LimitBytes()),
+                   IsLimited() ? " (pipeline.memory_limit_bytes)" : "", ". The nearest:");
   for (const TooLarge& large : nearest_) {
     absl::StrAppend(&text, &large == &nearest_.front() ? " " : "; ", InWords(large.layout), ": stage ",
                     large.fullest.stage, " needs ", gib(large.fullest.bytes), " of ", gib(large.room));
@@ -366,14 +374,15 @@ absl::Status CheckPrecision(const TrainOptions& options, const Machine& machine)
   return InvalidArgumentError(
       "the run sets another precision than the machine \"", machine.name, "\", whose description has precision: \"",
       half ? "bf16" : "fp32",
-      "\". Leave the run's precision at \"auto\", or pipeline one layout of it with --device cuda.");
+      "\". Leave the run's precision at \"auto\", or plan one layout of it with --device cuda.");
 }
 
 }  // namespace
 
 double StepOperations(const ModelPlan& model, const BatchOptions& batch) {
   double products = 0;
-  for (const double cost : SublayerCosts(model, CapacityOf(model.options, batch), kTypicalSentenceRows))
+  const ActivationCapacity capacity = CapacityOf(model.options, batch);
+  for (const double cost : SublayerCosts(model, capacity, kTypicalSentenceRows, /*with_history=*/false))
     products += cost;
   constexpr double kOperations = 2, kPasses = 3;  // a multiply-add; forward, and two products backward
   return kOperations * kPasses * products * batch.micro_batches;

@@ -72,6 +72,10 @@ absl::StatusOr<std::string> PlanForMachine(const PlanArguments& arguments, const
                                            const TrainOptions& options) {
   HADAL_ASSIGN_OR_RETURN(LoadedCosts loaded, LoadCosts(arguments.costs));
   Machine& machine = *loaded.machine;
+  if (loaded.profile && machine.device() == DeviceKind::kCuda) {
+    return InvalidArgumentError("a profile has the times of CPUs, and the machine \"", Printable(machine.name),
+                                "\" has GPUs; give one of the two");
+  }
   if (arguments.nodes > 0) machine.nodes = arguments.nodes;
   const auto warn = [&machine](const char* field, const char* where) {
     std::cerr << "warning: " << Printable(machine.name) << " has no " << field << ": transfers " << where

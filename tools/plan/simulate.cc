@@ -59,8 +59,9 @@ std::vector<LinkCost> LinkCosts(const SimulateOptions& options) {
 
 absl::Status CheckMessages(const SimulateOptions& options) {
   const int borders = options.shape.global_chunks() - 1;
-  if (!options.message_bytes.empty() && std::ssize(options.message_bytes) != borders) {
-    return InvalidArgumentError("a simulation needs ", borders, " message sizes, got ", options.message_bytes.size());
+  for (const std::vector<double>* bytes : {&options.message_bytes, &options.gradient_bytes}) {
+    if (bytes->empty() || std::ssize(*bytes) == borders) continue;
+    return InvalidArgumentError("a simulation needs ", borders, " message sizes, got ", bytes->size());
   }
   if (options.pipelines_per_node < 1 || options.ranks_per_node < 0 || !(options.tail_seconds >= 0)) {
     return InvalidArgumentError("pipelines per node must be ≥ 1, ranks per node and the tail ≥ 0");

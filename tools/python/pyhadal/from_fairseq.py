@@ -319,11 +319,17 @@ class Conversion:
         self.fields["batch.micro_batches"] = max(1, gpus * self.number("update-freq", int, 1))
         self.notes.append(f"batch.micro_batches: --update-freq x {gpus} GPU{'s'[:gpus != 1]} (--gpus N says how many the job had)")
 
+        if "," in str(self.get("update-freq", "")):
+            self.missing.append("--update-freq of later epochs: batch.micro_batches has one value")
+
     def rest(self) -> None:
         hours = self.number("stop-time-hours", float)
         if hours:
             self.fields["stop.minutes"] = 60 * hours
+        if "checkpoint.every_steps" in self.fields:
+            self.fields.setdefault("checkpoint.keep_last", 0)  # --keep-interval-updates -1
         if self.get("eval-bleu"):
+            self.fields["decode.beam"] = 5
             self.fields["validation.bleu_sentences"] = 1000
             self.notes.append("--eval-bleu: validation.bleu_sentences says of how many sentences")
             if self.get("best-checkpoint-metric") == "bleu":
