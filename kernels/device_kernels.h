@@ -2,8 +2,8 @@
 //
 // Each operation's dispatcher (<op>.cc) checks its arguments and calls the CPU's kernel or, for a stream of a device,
 // the table's. So layers call operations in one way on CPU and GPU, and a build without CUDA needs no CUDA symbols.
-// A null entry: the device lacks that kernel; layers/device_support.h refuses models that need it before a run starts.
-// cuda_host/operations.h fills the table.
+// cuda_host/operations.h fills the whole table; layers/device_support.h refuses models beyond its limits before a run
+// starts.
 // Matrices and vectors are in device memory. Tokens, offsets, targets and all numbers are in host memory. An argument
 // named device_… is the device address of such values. If it is set, the kernel reads the values there, and the host's
 // values only serve the checks. If it is null, the kernel copies the host's values to the device first, which is not
@@ -40,6 +40,9 @@ namespace hadal {
 
 template <typename Args>
 using DeviceKernel = void (*)(const Stream& stream, const Args& args);
+
+// Limits of the kernels: columns in residual_norm and embedding, and of a head in attention.
+inline constexpr int64_t kWidestDeviceRow = 3072, kWidestDeviceHead = 128;
 
 struct DeviceKernels {
   DeviceKernel<ActivationForwardArgs> activation_forward = nullptr;
@@ -97,11 +100,6 @@ struct DeviceKernels {
 
   // Fills a micro-batch's block on the host (device_batch.h).
   void (*write_batch)(const BatchContent& content, const DeviceBatchShape& shape, std::byte* block) = nullptr;
-
-  // Limits of the kernels above.
-  bool learned_gains = false;  // whether residual_norm has the learned gains ω and g
-  int64_t widest_row = 0;      // most columns in residual_norm and embedding
-  int64_t widest_head = 0;     // most columns of a head in attention
 };
 
 // Runs the kernel `of_device` from the table of the stream's device, or `of_cpu` if the stream has no device.

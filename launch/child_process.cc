@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,33 +18,25 @@
 namespace hadal {
 namespace {
 
-double Seconds(const timeval& time) {
-  return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-}
-
 // Runs between fork and exec: only async-signal-safe calls.
-[[noreturn]] void BecomeChild(char* const* words, int log, int null, pid_t parent) {
+[[noreturn]] void BecomeChild(char* const* words, int null, pid_t parent) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);  // the supervisor blocks signals
   setsid();
-  prctl(PR_SET_PDEATHSIG, SIGUSR1);
-  if (getppid() != parent) _exit(kExitRequeue);  // it ended before the line above
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(kExitError);  // it ended before the line above
   dup2(null, STDIN_FILENO);
-  dup2(log, STDOUT_FILENO);
-  dup2(log, STDERR_FILENO);
+  dup2(null, STDOUT_FILENO);
+  dup2(null, STDERR_FILENO);
   execvp(words[0], words);
-  constexpr char kMessage[] = "the command cannot be run\n";
-  if (write(STDERR_FILENO, kMessage, sizeof(kMessage) - 1) < 0) _exit(kExitError);
   _exit(kExitUsage);
 }
 
 }  // namespace
 
-absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>& command, const std::string& log) {
-  const FileDescriptor file(open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-  if (!file.valid()) return ErrnoStatus(errno, "open", log);
-  const FileDescriptor null(open("/dev/null", O_RDONLY | O_CLOEXEC));
+absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>& command) {
+  const FileDescriptor null(open("/dev/null", O_RDWR | O_CLOEXEC));
   if (!null.valid()) return ErrnoStatus(errno, "open", "/dev/null");
   std::vector<char*> words;
   words.reserve(command.size() + 1);
@@ -55,7 +46,7 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>&
   const pid_t self = getpid();
   const pid_t pid = fork();
   if (pid < 0) return InternalError("cannot start a process: ", std::strerror(errno));
-  if (pid == 0) BecomeChild(words.data(), file.get(), null.get(), self);
+  if (pid == 0) BecomeChild(words.data(), null.get(), self);
   return ChildProcess(pid);
 }
 
@@ -67,16 +58,12 @@ ChildProcess::~ChildProcess() {
   while (waitpid(-pid_, nullptr, 0) > 0) continue;  // the rest of its group, if this is a subreaper
 }
 
-std::optional<ChildEnd> ChildProcess::Poll() {
+std::optional<int> ChildProcess::Poll() {
   int status = 0;
-  rusage usage = {};
-  const pid_t ended = pid_ < 0 ? 0 : wait4(pid_, &status, WNOHANG, &usage);
+  const pid_t ended = pid_ < 0 ? 0 : waitpid(pid_, &status, WNOHANG);
   if (ended != pid_ || ended <= 0) return std::nullopt;
   pid_ = -1;
-  return ChildEnd{.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : kSignalExit + WTERMSIG(status),
-                  .cpu_seconds = Seconds(usage.ru_utime) + Seconds(usage.ru_stime)};
+  return WIFEXITED(status) ? WEXITSTATUS(status) : kSignalExit + WTERMSIG(status);
 }
-
-void ChildProcess::AskToStop() { kill(pid_, SIGUSR1); }
 
 }  // namespace hadal

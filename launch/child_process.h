@@ -1,8 +1,7 @@
-// Runs a command with its output in a file; returns its exit code and CPU time.
+// Runs a command without input or output; returns its exit code.
 //
-// The child runs in its own session, so a terminal's Ctrl-C reaches only the parent, which then asks the child to stop.
-// If the parent dies, the child gets SIGUSR1: a training run then saves and ends. The child reports nothing to a
-// supervisor of the parent (job_report.h), because the parent judges how the child ended.
+// The child runs in its own session, so a terminal's Ctrl-C does not reach it. If the parent dies, the child is killed.
+// It reports nothing to a supervisor of the parent (job_report.h).
 // Threads: one at a time.
 #pragma once
 
@@ -17,24 +16,18 @@
 
 namespace hadal {
 
-struct ChildEnd {
-  int exit_code = 0;       // 128 + n if signal n ended the child
-  double cpu_seconds = 0;  // user and system time of the child and the descendants it waited for
-};
-
 class ChildProcess {
  public:
-  // Searches PATH for the first word of `command`; appends standard output and error to `log`.
-  // Errors: the log cannot be opened; no process can be created. A command that cannot be run ends with exit code 2.
-  static absl::StatusOr<ChildProcess> Start(const std::vector<std::string>& command, const std::string& log);
+  // Searches PATH for the first word of `command`. A command that cannot be run ends with exit code 2.
+  // Errors: no process can be created.
+  static absl::StatusOr<ChildProcess> Start(const std::vector<std::string>& command);
   ChildProcess(ChildProcess&& other) noexcept : pid_(std::exchange(other.pid_, -1)) {}
   // Kills the child and its process group (SIGKILL) if it is still running.
   ~ChildProcess();
 
-  // The first call after the child has ended returns how it ended; every other call returns nullopt. Does not block.
-  std::optional<ChildEnd> Poll();
-  // Sends SIGUSR1. REQUIRES: Poll() has not returned the end.
-  void AskToStop();
+  // The first call after the child has ended returns its exit code, 128 + n if signal n ended it; every other call
+  // returns nullopt. Does not block.
+  std::optional<int> Poll();
 
  private:
   explicit ChildProcess(pid_t pid) : pid_(pid) {}

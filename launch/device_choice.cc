@@ -40,7 +40,7 @@ absl::StatusOr<std::unique_ptr<Device>> OpenFor(const DeviceRequest& request, co
                                                .watch = std::move(watch)}));
   ModelPlan stored = plan;
   stored.compute_storage = DeviceStorage(options.precision);
-  HADAL_RETURN_IF_ERROR(CheckDeviceSupport(stored, device->kernels()));
+  HADAL_RETURN_IF_ERROR(CheckDeviceSupport(stored));
   return device;
 }
 
@@ -135,9 +135,9 @@ absl::StatusOr<DeviceDecision> DecideDevice(const DeviceRequest& request, Traini
                          "give --device cpu to leave every GPU idle.");
   }
   HADAL_ASSIGN_OR_RETURN(DeviceDecision cpu, DecideCpu(precision, why));
-  // A host without any GPU is no surprise.
+  // Users of a host without a driver expect a CPU.
   if (!std::ranges::all_of(ranks, &DeviceFacts::absent)) {
-    cpu.notice = absl::StrCat(request.doing, " on the CPU, although there is a GPU: ", why);
+    cpu.notice = absl::StrCat(request.doing, " on the CPU: ", why);
   }
   return cpu;
 }

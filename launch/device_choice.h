@@ -1,8 +1,8 @@
 // Chooses the device and the precision of a rank: --device auto|cpu|cuda, and device.precision of the config.
 //
 //   auto   GPUs if every rank has one that supports the model. The CPU if no rank can use a GPU; the user gets a notice
-//          if some rank has a GPU and a driver all the same. An error if only some ranks can use one: because of one
-//          bad GPU the others must not be idle
+//          with the reason if some rank's host has an NVIDIA driver. An error if only some ranks can use one: because
+//          of one bad GPU the others must not be idle
 //   cpu    the CPU; no CUDA library is loaded
 //   cuda   a GPU, or an error that says what is missing
 // On a GPU the precision "auto" is bf16. The CPU computes in fp32 and refuses anything else.
@@ -51,7 +51,7 @@ struct DeviceRequest {
 struct DeviceFacts {
   std::string host;
   std::string why_none;        // why the rank cannot compute on a GPU; empty: it can
-  bool absent = false;         // why_none is that there is no GPU, no driver, or no CUDA in this build
+  bool absent = false;         // why_none is that there is no driver
   std::string name, identity;  // those of runtime/device.h
   std::string gpu;             // the GPU, which NCCL does not let two ranks share: "GPU 0000:10:00.0 of node7"
   int64_t free_bytes = 0;      // of GPU memory once the rank has opened it; less what ranks that opened it earlier use

@@ -152,7 +152,7 @@ void ElasticJob::Probe(const Hosts& known) {
     round_->probes.emplace_back();
     if (std::ranges::find(known, host) != known.end() || (options_.probe.empty() && IsHere(host.name))) {
       round_->answered.push_back(host);
-    } else if (auto started = ChildProcess::Start({"sh", "-c", ProbeOf(host)}, "/dev/null"); started.ok()) {
+    } else if (auto started = ChildProcess::Start({"sh", "-c", ProbeOf(host)}); started.ok()) {
       round_->probes.back().emplace(*std::move(started));
     }
   }
@@ -162,8 +162,8 @@ std::optional<ElasticJob::Round> ElasticJob::EndedRound() {
   bool ended = true;
   for (size_t i = 0; i < round_->probes.size(); ++i) {
     std::optional<ChildProcess>& probe = round_->probes[i];
-    const std::optional<ChildEnd> end = probe ? probe->Poll() : std::nullopt;
-    if (end && end->exit_code == 0) round_->answered.push_back(round_->hosts[i]);
+    const std::optional<int> end = probe ? probe->Poll() : std::nullopt;
+    if (end == 0) round_->answered.push_back(round_->hosts[i]);
     if (end) probe.reset();
     ended = ended && !probe;
   }

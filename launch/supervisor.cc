@@ -221,7 +221,7 @@ class Supervisor {
                      .growing = state_ == SupervisorState::kGrowing};
     begun_before_ = begun_before_ || end.begun;
     code_ = EndCode(end);
-    const SupervisorEvent event = EventOf(end, /*last=*/false);
+    const SupervisorEvent event = EventOf(end);
     crashed_ = event == SupervisorEvent::kCrash;
     const bool saved = event == SupervisorEvent::kSaved;
     const std::string why = saved ? "saved" : crashed_ ? Crash() : absl::StrCat("exit code ", code_);

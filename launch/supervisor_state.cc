@@ -68,11 +68,10 @@ int EndCode(const JobEnd& end) {
   return end.code > kExitPeerLost && end.code < SIGSYS ? kSignalExit + end.code : end.code;
 }
 
-SupervisorEvent EventOf(const JobEnd& end, bool last) {
+SupervisorEvent EventOf(const JobEnd& end) {
   const bool unready = end.code == kSignalExit + SIGUSR1 && !end.begun;
   if (end.code == kExitRequeue || end.saved || unready) return kSaved;
-  if (!IsCrash(end)) return kFinal;
-  return last ? kLastCrash : kCrash;
+  return IsCrash(end) ? kCrash : kFinal;
 }
 
 absl::Duration BackOff(int fruitless, absl::Duration first, absl::Duration since_start) {

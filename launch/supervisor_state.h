@@ -76,8 +76,8 @@ struct JobEnd {
 // several ranks, end.failure replaces it unless that is 0. A code from 7 to 30 is none of hadal's: MPICH's mpirun
 // returns the number n of the signal that ended a rank, and EndCode returns 128 + n, as Open MPI's and shells do.
 int EndCode(const JobEnd& end);
-// Returns kSaved, kFinal, kCrash or, if `last`, kLastCrash.
-SupervisorEvent EventOf(const JobEnd& end, bool last);
+// Returns kSaved, kFinal or kCrash.
+SupervisorEvent EventOf(const JobEnd& end);
 
 // The longest wait before a start, unless BackOff's `first` is longer.
 inline constexpr absl::Duration kLongestBackOff = absl::Minutes(5);

@@ -1,5 +1,6 @@
 // The time limit of a job: when it is reached, the run saves and exits with 85, as on a signal. A monotonic clock
-// measures the time left, so setting the machine's clock during the run changes nothing.
+// measures the time left, so setting the machine's clock during the run changes nothing. Only rank 0's limit counts. If
+// its host's clock differs from that of the host that set HADAL_JOB_START, the limit is off by the difference.
 //
 // The limit is the earlier of two times: `--stop-after 3h55m` after the job's start, and Slurm's end of the job
 // (SLURM_JOB_END_TIME) less a margin, a tenth of the job's time but at most 5 minutes. If a supervisor restarts the

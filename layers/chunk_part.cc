@@ -114,7 +114,7 @@ int64_t Workspace::LogitRows(DeviceKind kind, const ModelPlan& plan) {
 }
 
 int64_t Workspace::DecodeRows(const ModelPlan& plan) {
-  return RowsWithin(plan.options.target_vocabulary, Storage::kFloat32, kLogitRows);
+  return RowsWithin(LogitStride(DeviceKind::kCuda, plan.options.target_vocabulary), Storage::kFloat32, kLogitRows);
 }
 
 void Workspace::Bind(const Arena& arena) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/device_kernels.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -11,17 +12,6 @@ namespace {
 
 absl::Status Missing(const std::string& what) {
   return UnimplementedError("this model needs ", what, ", which has no GPU version yet; train it with --device cpu");
-}
-
-bool HasRole(const ModelPlan& plan, std::initializer_list<ParameterRole> roles) {
-  return std::any_of(plan.parameters.begin(), plan.parameters.end(), [&](const ParameterRecord& parameter) {
-    return std::find(roles.begin(), roles.end(), parameter.role) != roles.end();
-  });
-}
-
-bool HasShifts(const ModelPlan& plan) {
-  return HasRole(plan, {ParameterRole::kQueryShift, ParameterRole::kInputShift, ParameterRole::kContractionShift,
-                        ParameterRole::kHiddenShift, ParameterRole::kClosingShift});
 }
 
 // Post-norm residual streams are stored as products read them. In bf16, with 8 bits, a branch that weighs less than
@@ -42,8 +32,7 @@ absl::Status CheckOnePlacement(const ModelPlan& plan, const char* name, const St
                             "residual stream in bf16; train it with --set device.precision=fp32");
 }
 
-}  // namespace
-
+// Some methods do not allow streams in bf16.
 absl::Status CheckDeviceStorage(const ModelPlan& plan) {
   const ModelOptions& model = plan.options;
   if (model.has_decoder()) HADAL_RETURN_IF_ERROR(CheckResidualGain(plan, Stack::kDecoder, model.decoder));
@@ -52,38 +41,22 @@ absl::Status CheckDeviceStorage(const ModelPlan& plan) {
   return model.has_encoder() ? CheckOnePlacement(plan, "encoder", model.encoder) : absl::OkStatus();
 }
 
-absl::Status CheckDeviceSupport(const ModelPlan& plan, const DeviceKernels& kernels) {
+}  // namespace
+
+absl::Status CheckDeviceSupport(const ModelPlan& plan) {
   const ModelOptions& model = plan.options;
-  const bool learned_gain = std::any_of(plan.sublayers.begin(), plan.sublayers.end(),
-                                        [](const SublayerRecord& sublayer) { return sublayer.learned_gain >= 0; });
-  if (!kernels.learned_gains && (learned_gain || HasRole(plan, {ParameterRole::kOmega}))) {
-    return Missing("residual_norm with learned gains (ReZero, R-Fixup, Admin)");
-  }
-  if (kernels.head_scale_forward == nullptr && HasRole(plan, {ParameterRole::kHeadScale})) {
-    return Missing("head_scale (NormFormer)");
-  }
-  if (kernels.shift_scale_forward == nullptr && HasShifts(plan)) return Missing("shift_scale (R-Fixup)");
-  if (kernels.weighted_sum_forward == nullptr && (plan.Combines(Stack::kEncoder) || plan.Combines(Stack::kDecoder))) {
-    return Missing("weighted_sum (DLCL)");
-  }
-  if (kernels.read_sources_forward == nullptr &&
-      (plan.ReadsBlocks(Stack::kEncoder) || plan.ReadsBlocks(Stack::kDecoder))) {
-    return Missing("attention_residual (Attention Residuals)");
-  }
-  if (kernels.unfold == nullptr && model.reads_speech()) return Missing("unfold (speech)");
-  if (kernels.hyper_read_forward == nullptr && HasRole(plan, {ParameterRole::kHyperMapWeight})) {
-    return Missing("hyper_connection (mHC)");
-  }
   HADAL_RETURN_IF_ERROR(CheckDeviceStorage(plan));
   if (model.adaptive()) return Missing("an adaptive softmax (model.adaptive_cutoffs)");
   const bool hidden_norm = model.encoder.ffn_inner_norm || model.decoder.ffn_inner_norm;
-  const int64_t row = hidden_norm ? std::max(model.d_model, model.d_ff) : model.d_model;
-  if (row > kernels.widest_row) {
-    return Missing(absl::StrCat("LayerNorm over ", row, " columns (the widest has ", kernels.widest_row, ")"));
+  const bool query_norm = model.encoder.attention_inner_norm || model.decoder.attention_inner_norm;
+  const int64_t row =
+      std::max<int64_t>({model.d_model, hidden_norm ? model.d_ff : 0, query_norm ? model.query_width() : 0});
+  if (row > kWidestDeviceRow) {
+    return Missing(absl::StrCat("LayerNorm over ", row, " columns (the widest has ", kWidestDeviceRow, ")"));
   }
-  if (const int64_t head = model.head_width(); head > kernels.widest_head) {
+  if (const int64_t head = model.head_width(); head > kWidestDeviceHead) {
     return Missing(
-        absl::StrCat("attention with heads of ", head, " columns (the widest have ", kernels.widest_head, ")"));
+        absl::StrCat("attention with heads of ", head, " columns (the widest have ", kWidestDeviceHead, ")"));
   }
   return absl::OkStatus();
 }

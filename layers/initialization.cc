@@ -6,7 +6,7 @@
 namespace hadal {
 namespace {
 
-// `zero_row`: of embeddings, or -1.
+// `zero_row`: of a table of tokens, or -1.
 float InitialValue(const ParameterRecord& record, int64_t zero_row, uint64_t seed, int32_t parameter, int64_t element) {
   const uint32_t stream = static_cast<uint32_t>(parameter);
   switch (record.init) {

@@ -160,6 +160,11 @@ absl::Status ValidateStack(const char* name, const StackMethod& stack) {
                                 stack.residual_streams, 1, MostResiduals(stack.residual_mixing)));
   if (stack.residual_streams > 1) HADAL_RETURN_IF_ERROR(ValidateResiduals(name, stack));
   HADAL_RETURN_IF_ERROR(ValidateBlockReaders(name, stack));
+  if (stack.omega == Omega::kProfiled && (stack.norm != NormPlacement::kPost || stack.post_norm_share > 0)) {
+    return Invalid("omega of the ", name,
+                   " is \"profiled\", but norm is not \"post\" in all layers: without a norm "
+                   "behind the sum omega grows with every sublayer. Set omega to \"constant\", or norm to \"post\".");
+  }
   if (!stack.fixup_scalars) return absl::OkStatus();
   const char* const other = stack.learned_branch_gain ? "learned_branch_gain: a branch has one learned gain"
                             : stack.ffn_inner_norm    ? "ffn_inner_norm: both stand in front of W_2"
@@ -179,16 +184,21 @@ absl::Status CheckBaseWidth(const ModelOptions& options) {
   };
   const bool pre_ln = is_pre_ln(options.decoder) && (!options.has_encoder() || is_pre_ln(options.encoder));
   constexpr char kNotPreLn[] = "layers that are not Pre-LN, or are combined";
+  constexpr char kUnscaled[] = "block.scale_embedding = false";
   const char* const other = options.adaptive()       ? "an adaptive softmax"
                             : options.reads_speech() ? "speech"
                             : !options.has_decoder() ? "an encoder alone, whose head has a product and a norm"
-                            : options.block.initial_deviation > 0 ? "block.initial_deviation"
-                            : !pre_ln                             ? kNotPreLn
-                                                                  : nullptr;
+                            : options.block.initial_deviation > 0            ? "block.initial_deviation"
+                            : options.block.positions == Positions::kLearned ? "learned positions"
+                            : !options.block.scale_embedding && !options.block.embedding_norm ? kUnscaled
+                            : !pre_ln                                                         ? kNotPreLn
+                                                                                              : nullptr;
   if (other == nullptr) return absl::OkStatus();
   return Invalid("base_width = ", options.base_width, " is not allowed with ", other,
                  ", for which no rules are known. Set model.base_width to 0",
-                 other == kNotPreLn ? ", or model.residual.method to \"completep\" or \"pre_ln\"." : ".");
+                 other == kNotPreLn   ? ", or model.residual.method to \"completep\" or \"pre_ln\"."
+                 : other == kUnscaled ? ", or model.block.scale_embedding to true."
+                                      : ".");
 }
 
 // An encoder alone reads plain text.

@@ -39,15 +39,15 @@ bool HasBranchGain(const SublayerRecord& sublayer) {
 
 bool ParameterRecord::is_branch_weight() const {
   using enum ParameterRole;
-  return IsOneOf(
-      role, {kQueryWeight, kKeyWeight, kValueWeight, kOutputWeight, kHiddenWeight, kLinearWeight, kContractionWeight});
+  return IsOneOf(role, {kQueryWeight, kKeyWeight, kValueWeight, kGateWeight, kOutputWeight, kHiddenWeight,
+                        kLinearWeight, kContractionWeight});
 }
 
 bool ParameterRecord::is_vector() const {
   using enum ParameterRole;
   return !is_branch_weight() &&
          !IsOneOf(role, {kEmbedding, kTailTable, kTailProjection, kInputProjection, kClusterWeight, kConvolutionWeight,
-                         kHyperMapWeight, kPositionTable, kGateWeight, kHeadWeight});
+                         kHyperMapWeight, kPositionTable, kHeadWeight});
 }
 
 std::string ModelPlan::Serialize() const {

@@ -213,12 +213,12 @@ class PlanBuilder {
                  gain * of_layer * std::sqrt((normal ? 2.0 : 6.0) / static_cast<double>(in + out)), out, in);
   }
 
-  // The gain of a role where a method scales nothing: fairseq's of q, k and v, unless the method counts from 1, times
-  // the root of the stack's sublayers for a branch's last product if the block sets it.
+  // The gain of a role where a method scales nothing: fairseq's of q, k, v and the gate, unless the method counts from
+  // 1, times the root of the stack's sublayers for a branch's last product if the block sets it.
   double PlainGain(ParameterRole role) const {
     const Stack stack = plan_.sublayers.back().stack;
     if (role == ParameterRole::kQueryWeight || role == ParameterRole::kKeyWeight ||
-        role == ParameterRole::kValueWeight) {
+        role == ParameterRole::kValueWeight || role == ParameterRole::kGateWeight) {
       return Method(stack).query_key_gain == 1 ? 1 : StackMethod().query_key_gain;
     }
     const bool last = role == ParameterRole::kOutputWeight || role == ParameterRole::kContractionWeight;

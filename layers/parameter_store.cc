@@ -126,6 +126,7 @@ Vector ParameterStore::WeightSlice(int32_t parameter, int64_t slice) const {
 }
 
 ConstAnyMatrix ParameterStore::ProductWeight(int32_t first, int32_t count) const {
+  for (int32_t p = first; p < first + count; ++p) HADAL_CHECK_EQ(bool{packed_[p]}, bool{packed_[first]});
   if (!IsRounded(first) && !packed_[first]) return FusedWeight(first, count);
   HADAL_CHECK_GE(weight_offset_[first], 0);
   const Matrix shape = Fused(nullptr, 0, first, count);
@@ -160,7 +161,7 @@ void ParameterStore::PackWeights() {
       whole = whole && plan_.parameters[p].rows % kPackedRows == 0;
       weights.push_back(p);
     }
-    if (!whole) continue;  // else of q, k and v, which are one product, some would be packed
+    if (!whole) continue;  // else of q, k, v and the gate, which are one product, some would be packed
     for (const int32_t p : weights) {
       PackWeight(Weight(p));
       packed_[p] = true;

@@ -36,16 +36,14 @@ void ResidualProfile::Observe(const Stream& stream, int32_t /*micro_batch*/, con
   const SublayerRecord& record = plan.sublayers[observation.sublayer];
   const int32_t parameter = plan.ParameterOf(observation.sublayer, ParameterRole::kOmega);
   if (parameter < 0 || !IsProfiled(plan, record.stack)) return;
-  const bool norm_follows = record.norm == NormPlacement::kPost;
   switch (observation.tensor) {
     case DepthTensor::kBranch:
       return SetOmega(record, parameter);
     case DepthTensor::kNormInput:
-      if (norm_follows) sum_ = HostValues(stream, observation.values);
+      sum_ = HostValues(stream, observation.values);
       return;
     case DepthTensor::kOutput:
-      return Measure(record, HostValues(stream, observation.before),
-                     norm_follows ? sum_ : HostValues(stream, observation.values));
+      return Measure(record, HostValues(stream, observation.before), sum_);
     default:
       return;
   }

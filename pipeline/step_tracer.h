@@ -77,6 +77,7 @@ class StepTracer {
   absl::Status AfterStep(int64_t step);
   // Every rank calls it at the end of the run. If the run ends before the last step to be traced, collects the events.
   absl::Status Finish();
+  bool missed() const { return request_.wanted() && first_ == 0; }  // whether the run had no step to be traced
 
  private:
   absl::Status Collect();

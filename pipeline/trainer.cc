@@ -156,6 +156,7 @@ absl::Status Trainer::BeginDataAnew() {
   HADAL_RETURN_IF_ERROR(order_.Continue(DataPlace()));
   progress_.place = order_.place();
   progress_.epochs_done = 0;
+  progress_.loss_trend = {};
   Note("the training data are read from their beginning, and epochs count from there");
   return absl::OkStatus();
 }
@@ -397,7 +398,7 @@ absl::StatusOr<TrainingOutcome> Trainer::Run() {
   announced_ = true;
   HADAL_RETURN_IF_ERROR(ProfileNewWeights());
   if (depth_) {
-    HADAL_ASSIGN_OR_RETURN(const std::string unrecorded, depth_->Begin(progress_.step));
+    HADAL_ASSIGN_OR_RETURN(const std::string unrecorded, depth_->Begin(progress_.step, progress_.growth_update()));
     if (IsMain() && !unrecorded.empty()) surroundings_.sink.OnText(progress_.step, TextKind::kWarning, unrecorded);
   }
   std::optional<StopReason> reason = ReachedLimit();
@@ -421,8 +422,9 @@ absl::StatusOr<TrainingOutcome> Trainer::Run() {
   if (options_.checkpoint.save_at_end || *reason == StopReason::kRequested) {
     HADAL_RETURN_IF_ERROR(checkpoints_->SaveAtEnd(progress_, progress_.best_step() == progress_.step));
   }
-  if (checkpoints_->copies() != nullptr) checkpoints_->copies()->Remove();
+  if (checkpoints_->copies() != nullptr && checkpoints_->IsSaved(progress_)) checkpoints_->copies()->Remove();
   HADAL_RETURN_IF_ERROR(tracer_->Finish());
+  if (tracer_->missed()) Note("no trace: this start trained none of the steps that --trace names");
   return TrainingOutcome{*reason, progress_, checkpoints_->last_directory(), checkpoints_->IsSaved(progress_)};
 }
 

@@ -403,6 +403,7 @@ void ReadSourcesBackward(StreamHandle stream, const ReadSourcesBackwardArgs& arg
   const Readers readers = ReadersOf(args.readers);
   LaunchTeams(stream, ReadSourcesBackwardKernel<true>, ReadSourcesBackwardKernel<false>, {args.dh, args.x, args.dx},
               args.readers, args, readers);
+  if (std::ranges::none_of(args.readers, [](const SourceReader& reader) { return Given(reader.query); })) return;
   AddQueryGradients(stream,
                     {.x = ViewOf(args.x),
                      .d_logits = ViewOf(args.d_logits),

@@ -103,6 +103,7 @@ void MuonStep(StreamHandle stream, const MuonStepArgs& args) {
 
 void Scaled(StreamHandle stream, const ScaledArgs& args) {
   const int64_t elements = args.from.rows * args.from.columns;
+  if (elements == 0) return;
   const bool aligned = InAlignedEights(8, {args.from, args.to});
   WithElement(args.to.storage, [&]<typename T>(T) {
     Launch(stream, ShapeFor(elements), aligned ? ScaledKernel<T, true> : ScaledKernel<T, false>, args);
@@ -110,6 +111,7 @@ void Scaled(StreamHandle stream, const ScaledArgs& args) {
 }
 
 void Polynomial(StreamHandle stream, const PolynomialArgs& args) {
+  if (args.a.rows == 0) return;
   WithElement(args.to.storage,
               [&]<typename T>(T) { Launch(stream, ShapeFor(args.a.rows * args.a.rows), PolynomialKernel<T>, args); });
 }

@@ -156,7 +156,7 @@ absl::StatusOr<int> ChooseDevice(const CudaDeviceOptions& options) {
   const cudaError_t error = cudaGetDeviceCount(&devices);
   if (error != cudaSuccess) cudaGetLastError();  // clears the error for the next launch
   if (error == cudaErrorNoDevice || (error == cudaSuccess && devices == 0)) {
-    return NotFoundError("no GPU is visible (CUDA_VISIBLE_DEVICES?)");
+    return UnavailableError("no GPU is visible (CUDA_VISIBLE_DEVICES?)");
   }
   if (error == cudaErrorInsufficientDriver) {
     return UnavailableError("the driver is for CUDA ", VersionText(driver), ", older than this program's ",

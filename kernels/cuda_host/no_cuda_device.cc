@@ -1,12 +1,15 @@
 #include "kernels/cuda_host/cuda_device.h"
 #include "kernels/cuda_host/held_streams.h"
+#include "runtime/files.h"
 #include "runtime/status_macros.h"
 
 namespace hadal::cuda {
 namespace {
 
 absl::Status NoCuda() {
-  return NotFoundError("this hadal was built without CUDA; build it where nvcc 12.2 or later is found");
+  constexpr char kText[] = "this hadal was built without CUDA; build it where nvcc 12.2 or later is found";
+  const bool has_driver = PathExists("/dev/nvidiactl");
+  return has_driver ? UnavailableError(kText, " (this host has an NVIDIA driver)") : NotFoundError(kText);
 }
 
 }  // namespace

@@ -296,10 +296,8 @@ const DeviceKernels& Operations() {
       .unfold = UnfoldOperation,
       .weighted_sum_forward = Launched<WeightedSumForwardArgs, cuda::WeightedSumForward>,
       .weighted_sum_backward = Launched<WeightedSumBackwardArgs, cuda::WeightedSumBackward>,
-      .write_batch = WriteBatch,
-      .learned_gains = true,
-      .widest_row = kWidestRow,
-      .widest_head = kWidestHead};
+      .write_batch = WriteBatch};
+  static_assert(kWidestDeviceRow == kWidestRow && kWidestDeviceHead == kWidestHead);
   return kOperations;
 }
 

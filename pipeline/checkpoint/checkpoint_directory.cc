@@ -348,8 +348,8 @@ absl::Status SetCheckpointPointer(const std::string& run_directory, CheckpointPo
   HADAL_RETURN_IF_ERROR(RemoveTree(temporary));
   if (IsDirectory(path)) HADAL_RETURN_IF_ERROR(MovePointerAside(path, attempt));
   if (symlink(target.c_str(), temporary.c_str()) != 0) {
-    // File systems without symbolic links (FAT, some object stores) say EPERM or ENOTSUP.
-    if (errno != EPERM && errno != ENOTSUP) return ErrnoStatus(errno, "make the link", temporary);
+    // File systems without symbolic links (FAT, some object stores) return one of these.
+    if (errno != EPERM && errno != ENOTSUP && errno != ENOSYS) return ErrnoStatus(errno, "make the link", temporary);
     return ReplaceFile(path, target + "\n", attempt);
   }
   if (absl::Status status = RenamePath(temporary, path); !status.ok()) {

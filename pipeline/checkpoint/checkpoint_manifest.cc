@@ -279,15 +279,6 @@ absl::StatusOr<std::string> CheckOwnCrc(std::string_view text) {
   return std::string(text.substr(0, at)) + "\n}";
 }
 
-InputKind ReadInputKind(JsonFields fields) {
-  InputKind inputs;
-  if (fields.Has("tags")) fields.Read("tags", inputs.tags);
-  if (fields.Has("frame_width")) fields.Read("frame_width", inputs.frame_width, 0);
-  if (fields.Has("sample_rate")) fields.Read("sample_rate", inputs.sample_rate, 0);
-  if (fields.Has("cmvn")) fields.Read("cmvn", inputs.cmvn);
-  return inputs;
-}
-
 void ReadSettings(const Json& root, JsonFields& fields, CheckpointManifest& manifest) {
   int64_t unix_seconds = 0;
   int64_t slice_elements = kSliceElements;
@@ -326,6 +317,15 @@ absl::Status CheckNames(const CheckpointManifest& manifest) {
 }
 
 }  // namespace
+
+InputKind ReadInputKind(JsonFields fields) {
+  InputKind inputs;
+  if (fields.Has("tags")) fields.Read("tags", inputs.tags);
+  if (fields.Has("frame_width")) fields.Read("frame_width", inputs.frame_width, 0);
+  if (fields.Has("sample_rate")) fields.Read("sample_rate", inputs.sample_rate, 0);
+  if (fields.Has("cmvn")) fields.Read("cmvn", inputs.cmvn);
+  return inputs;
+}
 
 const Vector& SliceState::view(StateKind kind) const {
   switch (kind) {

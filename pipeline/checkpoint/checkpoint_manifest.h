@@ -47,6 +47,8 @@
 
 namespace hadal {
 
+class JsonFields;  // runtime/json_fields.h
+
 inline constexpr int32_t kCheckpointFormat = 1;
 inline constexpr int64_t kMaxManifestBytes = int64_t{1} << 30;
 // Precedes the value of the manifest's own checksum, its last field.
@@ -191,5 +193,8 @@ struct CheckpointManifest {
   // first slice that is missing, duplicate or unknown.
   absl::Status CheckCoverage() const;
 };
+
+// Reads the object "inputs" of a manifest or of an export's settings; a missing field keeps its default.
+InputKind ReadInputKind(JsonFields fields);
 
 }  // namespace hadal

@@ -32,8 +32,8 @@ struct AddedTokens {
   uint64_t seed = 1;  // of new rows
 };
 
-// Reads this rank's slices of `state`.  Errors: InvalidArgument, with what differs, if the checkpoint's parameters are
-// not those that `loaded` requires; FailedPrecondition for moments of another optimizer than the run's; those of
+// Reads this rank's slices of `state`.  Errors: FailedPrecondition, with what differs, if the checkpoint's parameters
+// are not those that `loaded` requires, or its moments are of another optimizer than the run's; those of
 // CheckpointReader::ReadSlices.
 absl::Status LoadState(CheckpointReader& checkpoint, LoadedState loaded, const AddedTokens& added,
                        const StageState& state);

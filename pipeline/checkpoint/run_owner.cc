@@ -109,6 +109,10 @@ enum class Activity { kNone, kHere, kStoppedHere, kElsewhere };  // kElsewhere: 
 Activity ActivityOf(const RunOwner& owner) {
   if (owner.heartbeats == kEnded || owner.pid == 0) return Activity::kNone;
   if (owner.pid_namespace != PidNamespace()) return Activity::kElsewhere;
+  // Where /proc hides other users' processes (hidepid), only the heartbeats show what an owner does.
+  if (kill(static_cast<pid_t>(owner.pid), 0) != 0 && errno == EPERM &&
+      ProcFile(absl::StrCat(owner.pid, "/stat")).empty())
+    return Activity::kElsewhere;
   const ProcessLife life = LifeOf(owner.pid);
   if (life.ended || life.start_ticks != owner.start_ticks) return Activity::kNone;
   return life.stopped ? Activity::kStoppedHere : Activity::kHere;

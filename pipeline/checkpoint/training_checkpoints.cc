@@ -77,8 +77,9 @@ absl::Status TrainingCheckpoints::ClaimHere(int64_t step) {
     Warn(absl::StrCat("what an earlier attempt left half-written could not be removed: ", removed.message()));
   }
   HADAL_RETURN_IF_ERROR(committer_->CheckClaim());
+  const int64_t kept = !loaded_elsewhere_ ? step : IsOfRun(loaded_directory_, options_.run_directory) ? step - 1 : -1;
   const absl::StatusOr<std::vector<std::string>> moved =
-      SetAsideLaterCheckpoints(options_.run_directory, loaded_elsewhere_ ? -1 : step, attempt_);
+      SetAsideLaterCheckpoints(options_.run_directory, kept, attempt_);
   HADAL_RETURN_IF_ERROR(CauseOf(moved.status(), options_.run_directory, attempt_));
   for (const std::string& directory : *moved)
     Warn(absl::StrCat("a checkpoint of ", loaded_elsewhere_ ? "another history" : "a later step",
@@ -213,6 +214,8 @@ absl::StatusOr<bool> TrainingCheckpoints::Advance() {
 }
 
 absl::Status TrainingCheckpoints::Await() {
+  // From here on this thread waits for files, not for the device: its DeviceWatch must not count that time.
+  if (Device* const device = state_.device(); device != nullptr) device->Synchronize();
   while (true) {
     HADAL_ASSIGN_OR_RETURN(const bool over, Advance());
     if (over) return absl::OkStatus();
@@ -345,8 +348,11 @@ absl::StatusOr<TrainingProgress> TrainingCheckpoints::Load(absl::StatusOr<FoundC
   HADAL_ASSIGN_OR_RETURN(const SharedCheckpoint shared, ShareCheckpoint(std::move(chosen), rank_, collectives_));
   HADAL_ASSIGN_OR_RETURN(const TrainingProgress progress, LoadShared(shared, loaded));
   if (loaded == LoadedState::kAll) {
-    // If the checkpoint is another run's, the steps in this run's directory are of another history. Rank 0 decides.
-    const bool elsewhere = rank_ == 0 && !IsOfRun(shared.directory, options_.run_directory);
+    // If the checkpoint is another run's or has another name, this run's checkpoints of its step or of all steps are of
+    // another history. Rank 0 decides.
+    const std::string own = CheckpointDirectory(options_.run_directory, progress.step);
+    std::error_code error;
+    const bool elsewhere = rank_ == 0 && !std::filesystem::equivalent(shared.directory, own, error);
     HADAL_ASSIGN_OR_RETURN(loaded_elsewhere_, collectives_.AnyRank(elsewhere, "the run of a checkpoint"));
     loaded_directory_ = shared.directory;
     last_progress_ = progress;

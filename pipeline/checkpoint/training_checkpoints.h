@@ -156,7 +156,7 @@ class TrainingCheckpoints {
   int64_t last_step_ = -1;
   std::optional<TrainingProgress> last_progress_;  // as last saved or loaded; absent: a new run's
   std::string loaded_directory_;                   // the checkpoint from which the run continues; empty: none
-  bool loaded_elsewhere_ = false;                  // it is another run's
+  bool loaded_elsewhere_ = false;                  // it is not this run's checkpoint of its step
   bool loaded_copy_ = false;                       // it is a copy in memory
   int64_t failed_step_ = 0;                        // of the last save that failed; 0: none has
   std::string attempt_;

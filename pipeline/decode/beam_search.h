@@ -85,7 +85,7 @@ struct OutputStart {
 
 // The model's output for one live hypothesis: its possible next tokens.
 struct Continuations {
-  std::span<const int32_t> tokens;           // without </s>, most likely first; an entry of -1 ends the list
+  std::span<const int32_t> tokens;           // most likely first; an entry of -1 ends the list
   std::span<const float> log_probabilities;  // of `tokens`
   float end_log_probability = 0;             // of </s>
   std::span<const float> logits = {};        // of all tokens; read only if wants_logits()

@@ -59,7 +59,6 @@ class DecodeGroup {
     int32_t first_row = 0;                    // the sentence's first row in the current step
   };
 
-  void Free(std::span<const int32_t> rows) { free_.insert(free_.end(), rows.begin(), rows.end()); }
   void FreeMemory(const Member& member);
   // Updates the paths of the live hypotheses after a step, and frees rows that only dropped ones held.
   void FollowPaths(Member& member);

@@ -130,7 +130,7 @@ Engine::Engine(const EngineSetup& setup)
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineSetup& setup) {
   Device* const device = setup.stream.device();
   if (device != nullptr) {
-    HADAL_RETURN_IF_ERROR(CheckDeviceSupport(setup.plan, device->kernels()));
+    HADAL_RETURN_IF_ERROR(CheckDeviceSupport(setup.plan));
   } else if (setup.plan.compute_storage != Storage::kFloat32) {
     return InvalidArgumentError("device.precision: bf16 needs a GPU, and rank ", setup.world.rank(),
                                 " computes on the CPU; take fp32, or auto");

@@ -174,6 +174,7 @@ FittedCut FitCut(const ModelPlan& plan, int64_t limit_bytes, const Stream& strea
   const Replay replay = ReplaySchedule(cut.pipeline.programs, cut.pipeline.shape, CostsOfChunks(cut.pipeline),
                                        {.outstanding_sends = cut.pipeline.outstanding_sends})
                             .value();
+  cut.pipeline.analytic_bubble = replay.BubbleFraction();
   cut.value = {std::max(limit_bytes, std::ranges::max(cut.bytes)), replay.makespan_seconds};
   return cut;
 }

@@ -131,7 +131,9 @@ absl::Status DepthProbe::Read() {
   HADAL_ASSIGN_OR_RETURN(FileDescriptor file, OpenFileIn(parent, run_directory, kDepthProbeName));
   HADAL_ASSIGN_OR_RETURN(const SafetensorsReader reader,
                          SafetensorsReader::Open(path_, std::make_shared<const FileDescriptor>(std::move(file))));
-  const int64_t rows = batches_.front().target_rows(), d = plan_->options.d_model;
+  const PackedBatch& batch = batches_.front();
+  const int64_t rows = plan_->options.has_decoder() ? batch.target_rows() : batch.source_rows();
+  const int64_t d = plan_->options.d_model;
   const int32_t tensor = reader.Find(kTensorName);
   const bool fits = tensor >= 0 && reader.tensors()[tensor].type == SafetensorsType::kF32 &&
                     reader.tensors()[tensor].shape == std::vector<int64_t>{rows, d};
@@ -205,11 +207,11 @@ absl::StatusOr<std::unique_ptr<DepthRecorder>> DepthRecorder::Create(const Train
   return recorder;
 }
 
-absl::StatusOr<std::string> DepthRecorder::Begin(int64_t first_step) {
+absl::StatusOr<std::string> DepthRecorder::Begin(int64_t first_step, int64_t growth_update) {
   if (!probe_) return std::string();
   absl::Status status;
   if (first_step == 0) {
-    HADAL_RETURN_IF_ERROR(probe_->Run(engine_, 1));
+    HADAL_RETURN_IF_ERROR(probe_->Run(engine_, std::max<int64_t>(growth_update, 1)));
     status = probe_->KeepFirstOutput(collectives_);
   } else {
     status = probe_->LoadFirstOutput(engine_, collectives_);

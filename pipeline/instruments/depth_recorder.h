@@ -88,9 +88,9 @@ class DepthRecorder {
                                                                Engine& engine, Communicator& world,
                                                                absl::Duration timeout);
 
-  // Call before the first step of this process. Returns what will not be recorded and why, "" if nothing; the same on
-  // every rank. Errors: those of Communicator::Wait.
-  absl::StatusOr<std::string> Begin(int64_t first_step);
+  // Call before the first step of this process; `growth_update`: of TrainingProgress. Returns what will not be recorded
+  // and why, "" if nothing; the same on every rank. Errors: those of Communicator::Wait.
+  absl::StatusOr<std::string> Begin(int64_t first_step, int64_t growth_update);
   // Switches on the measurements of `step` (counted from 0), in the engine and in the step's `settings`.
   void BeforeStep(int64_t step, UpdateSettings& settings);
   // Call after the step, with its result, on every rank. `update`: updates applied in this run so far. `growth_update`:

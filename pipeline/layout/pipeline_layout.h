@@ -111,7 +111,7 @@ absl::StatusOr<PipelineLayout> MakePipelineLayout(const ModelPlan& plan, const B
                                                   const PipelineOptions& options, int ranks, int rank = 0,
                                                   const RankResources& resources = {});
 // Sets which sublayers are recomputed: `runs` in any order, of which neighbours with the same length become one. Does
-// not change analytic_bubble.
+// not change analytic_bubble; memory_fit.h does.
 // REQUIRES: `runs` recompute nothing, or the layout was made with options that recompute (WithOnePending).
 void SetRecompute(const ModelPlan& plan, std::vector<RecomputeRun> runs, PipelineLayout& pipeline);
 // Returns the layout of another replica of the same pipeline.

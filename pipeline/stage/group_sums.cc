@@ -19,6 +19,7 @@ GroupSums::GroupSums(const PipelineLayout& pipeline, const ParameterStore& param
 }
 
 void GroupSums::Complete(const Stream& stream, int32_t first) {
+  first = std::min(first, complete_);  // a part also reports the sublayer behind it, whose groups have ended
   End(stream, ends_.back().micro_batch, first, std::exchange(complete_, first));
 }
 

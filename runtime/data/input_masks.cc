@@ -64,18 +64,20 @@ void MaskTokens(const TokenMasking& masking, uint64_t seed, uint32_t epoch, Pack
   batch.source_offsets = batch.target_offsets;
   batch.target_input.clear();
   const uint64_t masked_below = Threshold(masking.share), mask_below = Threshold(0.8), random_below = Threshold(0.9);
+  int32_t first_row = 0;  // of the sample
   for (size_t n = 0; n < batch.samples.size(); ++n) {
     const RandomCounter counter{.seed = seed,
                                 .step = epoch,
                                 .micro_batch = static_cast<uint32_t>(batch.samples[n]),
                                 .sublayer = 1,
                                 .site = RandomSite::kSampling};
+    // The documents of a block are one sample, whose rows are counted through.
+    if (n == 0 || batch.samples[n] != batch.samples[n - 1]) first_row = batch.source_offsets[n];
     bool is_masked = false;
     for (int32_t row = batch.source_offsets[n]; row < batch.source_offsets[n + 1]; ++row) {
       const auto index = static_cast<size_t>(row);
       int32_t& token = batch.source[index];
-      const std::array<uint32_t, 4> words =
-          Philox4x32(seed, counter.At(static_cast<uint32_t>(row - batch.source_offsets[n])));
+      const std::array<uint32_t, 4> words = Philox4x32(seed, counter.At(static_cast<uint32_t>(row - first_row)));
       const bool continues = masking.whole_words && batch.continues[index] && row > batch.source_offsets[n];
       if (!continues) is_masked = words[0] < masked_below;
       if (!is_masked || std::ranges::binary_search(masking.special, token)) continue;

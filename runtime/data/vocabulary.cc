@@ -149,9 +149,10 @@ absl::StatusOr<Vocabulary> Vocabulary::Parse(std::string contents, const std::st
     return InvalidArgumentError(
         name, " is empty; a vocabulary is a SentencePiece model or a dictionary with one 'token count' per line");
   }
-  const auto parse = contents[0] == kModelFirstByte ? ParseSentencePiece
-                     : contents[0] == '{'           ? ParseTokenizer
-                                                    : ParseDictionary;
+  // A dictionary may begin with the token "{".
+  const size_t second = contents[0] == '{' ? contents.find_first_not_of(" \t\r\n", 1) : std::string::npos;
+  const bool is_json = second != std::string::npos && (contents[second] == '"' || contents[second] == '}');
+  const auto parse = contents[0] == kModelFirstByte ? ParseSentencePiece : is_json ? ParseTokenizer : ParseDictionary;
   HADAL_ASSIGN_OR_RETURN(std::unique_ptr<const VocabularyModel> model, parse(std::move(contents), name));
   return Vocabulary(std::move(model));
 }

@@ -175,7 +175,9 @@ TEST(BitIdentityTest, WhereThreadsBiteAtWidth512) {
                           {.encoder_layers = 2, .decoder_layers = 3, .d_model = 512, .vocabulary = kVocabulary});
   spec.batch.micro_batches = 3;  // fewer would not show their order
   spec.steps = 2;
-  ExpectSameBits(spec, SomeLayouts());
+  std::vector<Layout> layouts = SomeLayouts();
+  std::erase_if(layouts, [](const Layout& layout) { return layout.threads == 1; });
+  ExpectSameBits(spec, layouts);
 }
 
 TEST_P(BitIdentityTest, NightlyEveryLayoutOfALanguageModel) {

@@ -93,6 +93,20 @@ TEST(GroupSumsTest, NorOfTwelveGroups) {
   ExpectGroupsAgree(spec, {{{1, 1}}, {{1, 4}}, {{2, 2}, ScheduleKind::kInterleavedZb, 2}});
 }
 
+// Parameters behind a stack and in the head, which belong to one sublayer alone.
+TEST(GroupSumsTest, NorOfModelsWithoutTiedTables) {
+  for (const ResidualMethod method :
+       {ResidualMethod::kDeepNorm, ResidualMethod::kResidualDual, ResidualMethod::kDlclPre, ResidualMethod::kAttnRes}) {
+    RunSpec spec = BaseSpec();
+    spec.model = SmallModel(method, {.d_model = 32, .vocabulary = kVocabulary});
+    spec.model.sharing = EmbeddingSharing::kNone;
+    spec.model.block.positions = Positions::kLearned;
+    spec.batch.micro_batches = 5;
+    spec.batch.sum_groups = 4;
+    ExpectGroupsAgree(spec, {{{1, 1}}, {{1, 2}}, {{1, 4}}, {{2, 2}}});
+  }
+}
+
 // A step's sum of losses, then its gradients in plan order; nothing is updated.
 std::vector<double> SumsOf(const ModelPlan& plan, BatchOptions batch, const StepBatches& step,
                            std::span<const PackedBatch> micro_batches, const Grid& grid) {

@@ -249,10 +249,14 @@ TEST_F(MemoryCopies, SomeoneElsesDirectoryIsNeitherReadNorWritten) {
   EXPECT_TRUE(std::filesystem::is_empty(place));
 }
 
-TEST_F(MemoryCopies, ARunThatEndsRemovesThem) {
+TEST_F(MemoryCopies, ARunThatEndsRemovesThemIfItsLastStepIsSaved) {
   options_.stop.steps = 25;
-  Train(kHosts, [](const Listener&, int64_t /*step*/) { return false; });
-  for (const std::string& host : kHosts) EXPECT_TRUE(std::filesystem::is_empty(Root() + "/" + host)) << host;
+  for (const bool saves : {false, true}) {
+    options_.checkpoint.save_at_end = saves;
+    const Listener run = Train(kHosts, [](const Listener&, int64_t /*step*/) { return false; });
+    EXPECT_EQ(run.copies.empty(), saves) << "the second run resumes from the first one's copies";
+    for (const std::string& host : kHosts) EXPECT_EQ(std::filesystem::is_empty(Root() + "/" + host), saves) << host;
+  }
 }
 
 }  // namespace

@@ -179,7 +179,7 @@ class RunningRank {
                                .masking = MaskingFor(spec_.model)};
     HADAL_ASSIGN_OR_RETURN(recorder_, DepthRecorder::Create(options, shared_.plan, pipeline_, shared_.corpus, *engine_,
                                                             communicator_, kTimeout));
-    HADAL_ASSIGN_OR_RETURN(const std::string unrecorded, recorder_->Begin(0));
+    HADAL_ASSIGN_OR_RETURN(const std::string unrecorded, recorder_->Begin(0, 0));
     EXPECT_EQ(unrecorded, "");
     return absl::OkStatus();
   }

@@ -3,6 +3,7 @@
 // emulated CUDA runtime whose calls are all stuck once one waits for the device.
 #include <cstdlib>
 
+#include "absl/time/clock.h"
 #include "gtest/gtest.h"
 #include "launch/device_choice.h"
 #include "launch/exit_code.h"
@@ -11,6 +12,7 @@
 #include "runtime/comm/in_process_communicator.h"
 #include "tests/integration/small_trainer.h"
 #include "tests/support/emulated_cuda.h"
+#include "tests/support/recorded_syncs.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hadal::testing {
@@ -132,7 +134,18 @@ TEST_F(StalledDeviceTest, InATranslation) {
 TEST_F(StalledDeviceTest, InASave) {
   HangAfterValidation sink;
   options_.stop.steps = 1;
-  EXPECT_EXIT(Train(sink, {}), ExitedWithCode(kExitHang), Says("a copy to the host"));
+  EXPECT_EXIT(Train(sink, {}), ExitedWithCode(kExitHang), Says("(kernels|a copy to the host)"));
+}
+
+// Only the writing thread uses the device while the training thread waits for the file.
+TEST_F(StalledDeviceTest, ASlowFileIsNotAStalledDevice) {
+  options_.stop.steps = 1;
+  const auto save = [this] {
+    RecordedSyncs syncs;
+    syncs.Before(".safetensors", [] { absl::SleepFor(absl::Seconds(2 * kTimeoutSeconds + 1)); });
+    Train(quiet_, {});
+  };
+  EXPECT_EXIT(save(), ExitedWithCode(0), "");
 }
 
 TEST_F(StalledCallTest, InTheCopiesOfAnotherThread) {

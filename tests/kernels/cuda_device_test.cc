@@ -31,7 +31,7 @@ TEST_F(CudaDeviceTest, WithoutOneItSaysWhy) {
   Cuda().machine.driver = 0;
   EXPECT_EQ(cuda::OpenCudaDevice({}).status(), absl::NotFoundError("no NVIDIA driver"));
   Cuda().machine = {.devices = 0};
-  EXPECT_EQ(cuda::OpenCudaDevice({}).status(), absl::NotFoundError("no GPU is visible (CUDA_VISIBLE_DEVICES?)"));
+  EXPECT_EQ(cuda::OpenCudaDevice({}).status(), absl::UnavailableError("no GPU is visible (CUDA_VISIBLE_DEVICES?)"));
   Cuda().machine = {.driver = 11040};
   const absl::Status driver = cuda::OpenCudaDevice({}).status();
   EXPECT_EQ(driver.code(), absl::StatusCode::kUnavailable);
@@ -58,7 +58,7 @@ TEST_F(CudaDeviceTest, IsLookedAtWithoutBeingTaken) {
   Cuda().machine = {.major = 7};
   EXPECT_EQ(cuda::LookAtCudaDevice({})->architecture, "sm_70") << "what is refused is known all the same";
   Cuda().machine = {.devices = 0};
-  EXPECT_EQ(cuda::LookAtCudaDevice({}).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(cuda::LookAtCudaDevice({}).status().code(), absl::StatusCode::kUnavailable);
 }
 
 // With 8 queues for 24 streams two others are in the queue of the blocked stream, and two in that of the one behind it.

@@ -20,10 +20,10 @@ sed -i 's/micro_batches: 8/micro_batches: 8 sum_groups: 4/' small.textproto
 choose_launcher
 hostfile 1 2 3 4; up 1 2 3; endless
 "${supervise[@]}" -- mpirun "${mpirun_options[@]}" -n {ranks} bash -c 'exec "$@"' {hosts} "$hadal" train small.textproto stop.textproto \
-  {layout} --run-dir run > out 2>&1 & job=$!
+  {layout} --run-dir "$work/run" > out 2>&1 & job=$!
 until_ steps_of run 30
 grep -q "starting on 3 host(s) (h1 h2 h3), stages x replicas x chunks" out || fail "not started on the hosts that answer"
-up 1 2; pkill -KILL -o -f -- "^$hadal train .*--run-dir run\$"
+up 1 2; pkill -KILL -o -f -- "^$hadal train .*--run-dir $work/run\$"
 until_ nodes_in 2
 says "starting it again from step"
 until_ trains_again run 2; end_soon run; up 1 2 3 4

@@ -21,7 +21,7 @@ doctor 0 "$hadal" "${probe[@]}"
 says '^   0  Emulated GPU  *sm_90  *0000:10:00.0  *16\.0  *16\.0  '; says 'ready for a run'
 doctor 0 "$hadal" "${probe[@]}" --device cpu; lacks GPU
 doctor 0 env HADAL_EMULATED_GPUS=0 "$hadal" "${probe[@]}"
-says '^note     rank 0 (host .*no GPU: no GPU is visible'
+says '^warning  rank 0 (host .*cannot be used.*no GPU is visible'
 [ "$(grep -c GPU out)" -eq 1 ] || fail "a machine without a GPU is told so more than once"
 doctor 1 env HADAL_EMULATED_GPUS=0 "$hadal" "${probe[@]}" --device cuda; says '^BAD      rank 0 .*--device cuda requires one'
 doctor 0 env HADAL_EMULATED_DRIVER=11040 "$hadal" "${probe[@]}"; says '^warning  .*cannot be used.*CUDA 11.4'

@@ -121,12 +121,12 @@ TEST(SupervisorState, EveryCellIsThatOfTheTable) {
 }
 
 TEST(SupervisorState, ClassifiesTheEndOfAJob) {
-  for (const int code : {0, 1, 2, 3, 4, 64}) EXPECT_EQ(EventOf({.code = code}, false), Event::kFinal) << code;
+  for (const int code : {0, 1, 2, 3, 4, 64}) EXPECT_EQ(EventOf({.code = code}), Event::kFinal) << code;
   for (const int code : {5, 6, 128 + SIGKILL, 205, 255}) {
-    EXPECT_EQ(EventOf({.code = code}, false), Event::kCrash) << code;
-    EXPECT_EQ(EventOf({.code = code, .begun = true, .ended = true}, true), Event::kLastCrash) << code;
+    EXPECT_EQ(EventOf({.code = code}), Event::kCrash) << code;
+    EXPECT_EQ(EventOf({.code = code, .begun = true, .ended = true}), Event::kCrash) << code;
   }
-  EXPECT_EQ(EventOf({.code = 85}, true), Event::kSaved);
+  EXPECT_EQ(EventOf({.code = 85}), Event::kSaved);
   EXPECT_EQ(EndCode({.code = SIGKILL}), 128 + SIGKILL) << "MPICH's mpirun";
   for (const int code : {0, 5, 6, 85, 137, 205}) EXPECT_EQ(EndCode({.code = code}), code);
 }
@@ -134,37 +134,37 @@ TEST(SupervisorState, ClassifiesTheEndOfAJob) {
 // Open MPI 5's mpirun returns 0 when it loses a host; MPICH's returns 4 for SIGILL; a script returns anything.
 TEST(SupervisorState, TheCodeIsNoEndThatTheRanksDoNotReport) {
   for (const int code : {0, 1, 2, 3, 4, 64}) {
-    EXPECT_EQ(EventOf({.code = code, .begun = true}, false), Event::kCrash) << code;
-    EXPECT_EQ(EventOf({.code = code, .begun = true, .ended = true}, false), Event::kFinal) << code;
+    EXPECT_EQ(EventOf({.code = code, .begun = true}), Event::kCrash) << code;
+    EXPECT_EQ(EventOf({.code = code, .begun = true, .ended = true}), Event::kFinal) << code;
   }
   const JobEnd lost{.code = 0, .begun = true, .ended = true, .failure = 6};
-  EXPECT_EQ(EventOf(lost, false), Event::kCrash);
+  EXPECT_EQ(EventOf(lost), Event::kCrash);
   const JobEnd diverged{.code = 0, .begun = true, .ended = true, .failure = 4};
-  EXPECT_EQ(EventOf(diverged, false), Event::kFinal);
+  EXPECT_EQ(EventOf(diverged), Event::kFinal);
   EXPECT_EQ(EndCode(diverged), 4);
   EXPECT_EQ(EndCode({.code = 137, .begun = true, .ended = true, .failure = 1}), 137) << "the launcher knows more";
 }
 
 TEST(SupervisorState, AnElasticJobIsRestartedThatEndsBeforeItsStartOrFailsToSaveWhileGrowing) {
-  EXPECT_EQ(EventOf({.code = 0, .elastic = true}, false), Event::kCrash) << "Open MPI 5 lost a host";
-  EXPECT_EQ(EventOf({.code = 2, .elastic = true}, false), Event::kFinal) << "a bad config";
-  EXPECT_EQ(EventOf({.code = 2, .elastic = true, .begun_before = true}, false), Event::kCrash);
+  EXPECT_EQ(EventOf({.code = 0, .elastic = true}), Event::kCrash) << "Open MPI 5 lost a host";
+  EXPECT_EQ(EventOf({.code = 2, .elastic = true}), Event::kFinal) << "a bad config";
+  EXPECT_EQ(EventOf({.code = 2, .elastic = true, .begun_before = true}), Event::kCrash);
   JobEnd end{.code = 1, .begun = true, .ended = true, .elastic = true, .begun_before = true};
-  EXPECT_EQ(EventOf(end, false), Event::kFinal);
+  EXPECT_EQ(EventOf(end), Event::kFinal);
   end.growing = true;
-  EXPECT_EQ(EventOf(end, false), Event::kCrash);
+  EXPECT_EQ(EventOf(end), Event::kCrash);
 }
 
 // TERM to mpirun itself: it returns 1, whether the ranks have saved or not.
 TEST(SupervisorState, ALauncherThatReturnsOneMayHaveSavedOrLostTheJob) {
-  EXPECT_EQ(EventOf({.code = 1, .begun = true, .ended = true, .saved = true}, false), Event::kSaved);
-  EXPECT_EQ(EventOf({.code = 1, .begun = true}, false), Event::kCrash);
-  EXPECT_EQ(EventOf({.code = 1, .begun = true, .ended = true}, false), Event::kFinal) << "an error of a rank's own";
+  EXPECT_EQ(EventOf({.code = 1, .begun = true, .ended = true, .saved = true}), Event::kSaved);
+  EXPECT_EQ(EventOf({.code = 1, .begun = true}), Event::kCrash);
+  EXPECT_EQ(EventOf({.code = 1, .begun = true, .ended = true}), Event::kFinal) << "an error of a rank's own";
 }
 
 TEST(SupervisorState, UsrOneBeforeTheJobListensLosesNothing) {
-  EXPECT_EQ(EventOf({.code = 128 + SIGUSR1}, true), Event::kSaved);
-  EXPECT_EQ(EventOf({.code = 128 + SIGUSR1, .begun = true}, false), Event::kCrash);
+  EXPECT_EQ(EventOf({.code = 128 + SIGUSR1}), Event::kSaved);
+  EXPECT_EQ(EventOf({.code = 128 + SIGUSR1, .begun = true}), Event::kCrash);
 }
 
 TEST(SupervisorState, TheWaitDoublesUpToALimitAndWithProgressStartsAreOnlyKeptApart) {

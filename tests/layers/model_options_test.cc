@@ -112,6 +112,15 @@ TEST(ValidateModelOptionsTest, ASecondStreamStandsBesideNormsBehindSums) {
                         {"second_stream_gain", [](O& o) { o.decoder.second_stream_gain = 1e-50; }}});  // 0 as a float
 }
 
+TEST(ValidateModelOptionsTest, AProfiledOmegaNeedsPostLn) {
+  ModelOptions good = kGood;
+  good.decoder.omega = Omega::kProfiled;
+  ExpectMessages(good,
+                 {{"", [](O&) {}}, {"model: omega of the decoder is \"profiled\", but norm is not \"post\"", [](O& o) {
+                                      o.decoder.norm = NormPlacement::kPre;
+                                    }}});
+}
+
 TEST(ValidateModelOptionsTest, NormsOfPreLnNeedPreLn) {
   ExpectMessages(kGood,
                  {{"model: norm_gain of the decoder is \"inverse_sqrt\", but norm is \"post\": the gain stands "
@@ -141,6 +150,9 @@ TEST(ValidateModelOptionsTest, ABaseWidthIsForPreLn) {
                          [](O& o) { o.decoder.post_norm_share = 0.25; }},
                         {"with an adaptive softmax",
                          [](O& o) { o.label_smoothing = 0, o.adaptive_cutoffs = {.ids = {20}, .count = 1}; }},
+                        {"learned positions, for which", [](O& o) { o.block.positions = Positions::kLearned; }},
+                        {"or model.block.scale_embedding to true.", [](O& o) { o.block.scale_embedding = false; }},
+                        {"", [](O& o) { o.block.scale_embedding = false, o.block.embedding_norm = true; }},
                         {"base_width = -1, allowed", [](O& o) { o.base_width = -1; }}});
 }
 

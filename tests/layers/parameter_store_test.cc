@@ -33,6 +33,7 @@ class Bound {
     store_.Bind(arena_);
   }
   const ParameterStore& store() const { return store_; }
+  ParameterStore& store() { return store_; }
   int64_t bytes() const { return layout_.total_bytes(); }
 
  private:
@@ -130,6 +131,22 @@ TEST(ParameterStoreTest, AnotherStagesTableIsReadAlone) {
 }
 
 // Adam and messages walk long runs: what products read, then the rest, weights and gradients alike.
+TEST(ParameterStoreTest, PacksAllThatOneProductReads) {
+  ModelOptions model = TinyModel({.d_model = 32, .d_ff = 32, .heads = 2});
+  model.block.attention_gate = true;
+  const ModelPlan plan = ModelPlan::Make(model);
+  Bound bound(plan, 0, Purpose::kInference);
+  bound.store().PackWeights();
+  int gates = 0;
+  for (int32_t s = 0; s < std::ssize(plan.sublayers); ++s) {
+    if (plan.ParameterOf(s, ParameterRole::kGateWeight) < 0) continue;
+    ++gates;
+    const int32_t query = plan.ParameterOf(s, ParameterRole::kQueryWeight);
+    EXPECT_EQ(bound.store().ProductWeight(query, 4).storage, Storage::kPanels);  // aborts if some are not
+  }
+  EXPECT_EQ(gates, 2);
+}
+
 TEST(ParameterStoreTest, ParametersOfASublayerLieBackToBack) {
   for (const Storage storage : {Storage::kFloat32, Storage::kBFloat16}) {
     const ModelPlan plan = SmallPlan(storage);

@@ -20,7 +20,7 @@ slurm_lab_here() { "${@:2}"; }
 slurm_lab_up() {
   lab=$1
   local enter=${SLURM_LAB_ENTER:-slurm_lab_here} node nodes=(n1 n2)
-  local base=$((20000 + RANDOM % 20000))  # ports: one for the controller, one a node
+  local base=$((20000 + RANDOM % 12000))  # ports below the ephemeral ones: one for the controller, one a node
   local controller="$(hostname -s)(127.0.0.1)" timeout=300
   local definition="NodeName=n[1-2] NodeHostname=$(hostname -s) NodeAddr=127.0.0.1 Port=[$((base + 1))-$((base + 2))]"
   if [ -n "${SLURM_LAB_ENTER:-}" ]; then

@@ -106,7 +106,9 @@ class DamageTest {
       }
     }
     kill(training, SIGKILL);
-    waitpid(training, nullptr, 0);
+    int status = 0;
+    waitpid(training, &status, 0);
+    if (!WIFSIGNALED(status)) Fail("train", "it ended before the commands did");
   }
 
   bool Report() const {

@@ -9,7 +9,7 @@
 //   hadal checkpoint import SOURCE --out DIR           the reverse; also models that those programs trained
 //   hadal checkpoint average DIR… --out DIR            mean of the weights of several checkpoints
 //   hadal checkpoint average RUN --last N | --best N --out DIR
-// Where one checkpoint is expected, a run directory means its newest readable one.
+// Where one checkpoint is expected, a run directory means its newest readable one; for export its best.
 // Exit codes: 0 done or identical, 1 error or different, 2 bad usage, 3 a checkpoint is damaged.
 #pragma once
 
@@ -70,7 +70,7 @@ absl::StatusOr<bool> DiffCheckpoints(const std::string& a, const std::string& b,
                                      std::ostream& out);
 
 struct CheckpointExportOptions {
-  std::string checkpoint;    // a checkpoint, or a run directory for its newest one
+  std::string checkpoint;    // a checkpoint, or a run directory for its best one
   std::string out;           // FILE.safetensors; with a format, a folder that does not exist yet
   std::string format;        // "": one safetensors file; "huggingface", "ctranslate2", "fairseq"
   std::string quantization;  // of the weights for ctranslate2: "int8", …; "": float32
@@ -101,9 +101,9 @@ struct CheckpointImportOptions {
 // `hadal checkpoint import` makes a checkpoint from a model that another program has written.
 //
 // SOURCE is FILE.safetensors, with FILE.json and the vocabularies beside it, as `hadal checkpoint export` writes it; or
-// a folder of Hugging Face transformers (FSMT, M2M100), or fairseq's checkpoint.pt. The Python package hadal_torch
-// first converts the latter two to such a file (docs/interchange.md). The result holds weights only: enough to
-// translate, to score, to export and for `hadal train --init-from`.
+// a folder of Hugging Face transformers (docs/interchange.md), or fairseq's checkpoint.pt. The Python package
+// hadal_torch first converts the latter two to such a file. The result holds weights only: enough to translate, to
+// score, to export and for `hadal train --init-from`.
 // Memory: one slice; with Python, the whole model there. Errors: AlreadyExists; NotFound; DataLoss, naming what is
 // missing, unknown or of another shape than the settings give; InvalidArgument for weights that are not finite; those
 // of RunHadalTorch.

@@ -111,6 +111,10 @@ absl::Status ExportCheckpoint(const CheckpointExportOptions& options, std::ostre
         !(absl::EndsWith(file.name, ".model") || absl::EndsWith(file.name, ".txt") || file.name == "tokenizer.json")) {
       return DataLossError(reader.directory(), " carries ", file.name, ", which is no vocabulary");
     }
+    if (file.name == BaseName(settings)) {
+      return InvalidArgumentError("--out ", options.out, ": its settings would be ", file.name,
+                                  ", which is the model's vocabulary; choose another name");
+    }
     HADAL_ASSIGN_OR_RETURN(std::string contents, reader.ReadAttachment(file.name));
     const std::string path = JoinPath(folder, file.name);
     if (!PathExists(path)) {

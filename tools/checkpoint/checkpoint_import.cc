@@ -42,6 +42,7 @@ absl::StatusOr<WeightsCheckpoint> ReadSettings(const std::string& source) {
   fields.Read("step", manifest.progress.step, 0);
   fields.Read("update", manifest.progress.update, 0);
   fields.Read("config", manifest.config_text);
+  if (fields.Has("inputs")) manifest.inputs = ReadInputKind(fields.Object("inputs"));
   const nlohmann::json& names = fields.List("vocabularies");
   if (status.ok() && !fields.Has("model")) fields.Fail("model", "is missing");
   if (!status.ok()) return DataLossError(path, ": ", status.message());

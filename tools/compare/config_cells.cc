@@ -172,7 +172,7 @@ void AnswerCells(std::istream& questions, std::ostream& answers) {
 
 void AddConfigCellsCommand(Command app, int& /*exit_code*/) {
   Command command = app.FindCommand("config").AddCommand(
-      "cells", "Answer questions of `hadal compare` and `hadal sweep`, a JSON object a line");
+      "cells", "Internal: queries of `hadal compare` and `hadal sweep` as JSON lines");
   command.Runs([] { AnswerCells(std::cin, std::cout); });
 }
 

@@ -328,6 +328,8 @@ absl::StatusOr<RunOptions> MakeRunOptions(const config::RunConfig& config) {
 absl::Status CheckFieldsWithEffect(const config::RunConfig& config) {
   const config::Block& block = config.model().block();
   const bool turns = block.positions() == "rotary", windows = block.window() > 0;
+  const bool cutoffs = config.model().adaptive_cutoffs_size() > 0;
+  const std::string& schedule = config.learning_rate().schedule();
   const struct {
     const char* prefix;  // of the fields' paths
     bool is_read;
@@ -337,6 +339,10 @@ absl::Status CheckFieldsWithEffect(const config::RunConfig& config) {
                 {"model.block.rotary_local_", windows, "model.block.window is 0"},
                 {"model.block.global_every", windows, "model.block.window is 0"},
                 {"model.block.initial_depth_", block.initial_deviation() > 0, "model.block.initial_deviation is 0"},
+                {"model.adaptive_factor", cutoffs, "model.adaptive_cutoffs is not set"},
+                {"model.adaptive_dropout", cutoffs, "model.adaptive_cutoffs is not set"},
+                {"learning_rate.power", schedule == "polynomial", "learning_rate.schedule is not \"polynomial\""},
+                {"learning_rate.decay_", schedule == "wsd", "learning_rate.schedule is not \"wsd\""},
                 {"optimizer.muon.", config.optimizer().kind() == "muon", "optimizer.kind is not \"muon\""},
                 {"data.masking.", config.model().decoder_layers() == 0, "model.decoder_layers is not 0"}};
   return ForEachSetField(config, "", [&](const std::string& path, const ConfigMessage& message, const auto& field) {

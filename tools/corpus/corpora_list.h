@@ -19,8 +19,7 @@ struct TextSplits {
   std::vector<TextPair> test;
 };
 
-// Errors: InvalidArgument if two texts have the same CorpusName: the sampling order depends on the name, and reports
-// could not distinguish them.
+// Errors: InvalidArgument if two texts have the same CorpusName.
 absl::Status CheckCorpusNames(const std::vector<TextPair>& pairs);
 
 // Reads a list, in its order; a text with both directions gives two successive entries.

@@ -254,7 +254,7 @@ absl::StatusOr<std::unique_ptr<DocumentFile>> DocumentFile::Open(const std::stri
                                 "compressed file, decompress it first), or --text-field '' if it is text");
   }
   if (IsJson(begin)) return std::make_unique<JsonDocuments>(std::move(lines), field);
-  if (!field.empty() && blank_lines) return std::make_unique<Paragraphs>(std::move(lines));
+  if (blank_lines) return std::make_unique<Paragraphs>(std::move(lines));
   if (rest != nullptr) rest->emplace(std::move(lines));
   return nullptr;
 }

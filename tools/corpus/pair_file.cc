@@ -2,6 +2,7 @@
 
 #include <expat.h>
 
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <nlohmann/json.hpp>
@@ -199,23 +200,29 @@ class JsonLines : public PairFile {
     if (!line->is_object()) return InvalidArgumentError(place, ": not a JSON object; each line must be one");
     const bool nested = line->contains("translation") && (*line)["translation"].is_object();
     const nlohmann::json& object = nested ? (*line)["translation"] : *line;
-    const auto offer = [&](const std::string& key, const nlohmann::json& value, std::string_view language, Side& side) {
-      if (LanguageMatch(side.language, language) == 0) return absl::OkStatus();
-      if (value.is_null()) return absl::OkStatus();
+    constexpr std::pair<const char*, const char*> kSides[] = {{"source", "target"}, {"src", "tgt"}};
+    const bool has_sides = std::ranges::any_of(
+        kSides, [&](const auto& keys) { return object.contains(keys.first) && object.contains(keys.second); });
+    const auto offer = [&](const std::string& key, std::string_view language, Side& side) {
+      const nlohmann::json& value = object[key];
+      const int match = LanguageMatch(side.language, language);
+      const bool may_be_other = match == 1 || (has_sides && key == language);  // as "en_score", "id"
+      if (match == 0 || value.is_null() || (may_be_other && !value.is_string())) return absl::OkStatus();
       if (!value.is_string()) return InvalidArgumentError(place, ": \"", Printable(key), "\" is not text");
       side.Offer(language, value.get_ref<const std::string&>());
       return absl::OkStatus();
     };
     for (const auto& [key, value] : object.items()) {
       keys_.Add(key);
-      HADAL_RETURN_IF_ERROR(offer(key, value, key, from));
-      HADAL_RETURN_IF_ERROR(offer(key, value, key, to));
+      HADAL_RETURN_IF_ERROR(offer(key, key, from));
+      HADAL_RETURN_IF_ERROR(offer(key, key, to));
     }
-    for (const auto& [source, target] : {std::pair("source", "target"), std::pair("src", "tgt")}) {
-      if (from.match > 0 || to.match > 0 || !object.contains(source) || !object.contains(target)) continue;
+    for (const auto& [source, target] : kSides) {
+      if ((from.match == 2 && to.match == 2) || !object.contains(source) || !object.contains(target)) continue;
       Side &first = reversed_ ? to : from, &second = reversed_ ? from : to;
-      HADAL_RETURN_IF_ERROR(offer(source, object[source], first.language, first));
-      HADAL_RETURN_IF_ERROR(offer(target, object[target], second.language, second));
+      for (Side* side : {&first, &second}) *side = {.language = side->language};  // of a region, or a key such as "id"
+      HADAL_RETURN_IF_ERROR(offer(source, first.language, first));
+      HADAL_RETURN_IF_ERROR(offer(target, second.language, second));
     }
     matched_ |= from.match > 0 && to.match > 0;
     return absl::OkStatus();

@@ -37,6 +37,17 @@ std::string CorpusName(const TextPair& pair) {
   return absl::StrCat(pair.direction.source, "-", pair.direction.target, pair.domain.empty() ? "" : " ", pair.domain);
 }
 
+std::vector<std::string> CorpusNames(const std::vector<TextPair>& pairs) {
+  std::vector<std::string> names;
+  std::set<std::string> used;
+  for (const TextPair& pair : pairs) {
+    std::string name = CorpusName(pair);
+    for (int k = 2; !used.insert(name).second; ++k) name = absl::StrCat(CorpusName(pair), " (", k, ")");
+    names.push_back(std::move(name));
+  }
+  return names;
+}
+
 absl::StatusOr<ParallelReader> ParallelReader::Open(const TextPair& pair) {
   ParallelReader reader;
   reader.pair_ = pair;

@@ -91,6 +91,10 @@ bool IsTokenFile(const std::string& path);
 // The name of a corpus of this text, for users: "en-de", "en-de domain"; without languages "FILE / FILE".
 std::string CorpusName(const TextPair& pair);
 
+// The CorpusName of each text; of texts that have the same one, all but the first get a number: "train.de (2)". The
+// sampling order of a text and its lines in reports depend on its name.
+std::vector<std::string> CorpusNames(const std::vector<TextPair>& pairs);
+
 // A pair of lines, and whether it can be used.
 struct ParallelLine {
   int64_t number = 0;  // from 1; of a document: where it begins

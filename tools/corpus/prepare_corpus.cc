@@ -28,8 +28,7 @@ absl::StatusOr<bool> KeepText(const TextPair& pair, const ParallelLine& line, co
                               SkippedLines& skipped) {
   if (!line.invalid.empty()) {
     if (options.on_invalid == BadLine::kError) {
-      return InvalidArgumentError(
-          line.invalid, "; correct it (of another encoding with iconv), or skip such lines with --on-invalid skip");
+      return InvalidArgumentError(line.invalid, "; correct it, or skip such lines with --on-invalid skip");
     }
     ++skipped.invalid;
     return false;
@@ -72,11 +71,12 @@ absl::Status ForEachKept(const std::string& doing, const Split& split, const Pre
     has_markup |= pairs != nullptr;
   }
   WorkProgress progress(absl::StrCat(doing, " ", split.name), "bytes", has_markup ? 0 : TextBytes(paths));
+  const std::vector<std::string> names = CorpusNames(split.pairs);
   ParallelLine line;
   for (size_t i = 0; i < split.pairs.size(); ++i) {
     HADAL_ASSIGN_OR_RETURN(ParallelReader reader, ParallelReader::Open(split.pairs[i]));
     TextFindings& text = survey.texts[i];
-    text.name = CorpusName(split.pairs[i]);
+    text.name = names[i];
     while (true) {
       HADAL_ASSIGN_OR_RETURN(const bool more, reader.Next(line));
       if (!more) break;
@@ -272,14 +272,12 @@ absl::StatusOr<WrittenSplit> WriteSplit(const Split& split, const PrepareOptions
       .mask_token = special.mask,
       .special_tokens = special.all,
       .unknown_token = special.unknown,
+      .corpora = CorpusNames(split.pairs),
       .form = form,
       .inputs = {.tags = ToWord(kLanguageTags, options.tags),
                  .frame_width = features.frame_width,
                  .sample_rate = features.sample_rate,
                  .cmvn = features.cmvn}};
-  for (const TextPair& pair : split.pairs) {
-    writer_options.corpora.push_back(CorpusName(pair));
-  }
   HADAL_ASSIGN_OR_RETURN(CorpusWriter writer, CorpusWriter::Create(std::move(writer_options)));
   WrittenSplit written = {.texts = survey.texts};
   SplitSurvey again;

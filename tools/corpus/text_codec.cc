@@ -54,9 +54,10 @@ absl::StatusOr<std::vector<std::vector<int32_t>>> TextCodec::EncodeAll(const std
     std::string message(1, alone ? kEncodeAlone : kEncode);
     AppendValue(uint64_t{texts.size()}, message);
     for (const std::string& text : texts) AppendList(text, message);
-    HADAL_ASSIGN_OR_RETURN(const std::string answer, python_->Ask(message));
-    if (!answer.starts_with(kFailed)) return TokenListsFromBytes(answer);
-    return InvalidArgumentError("the tokenizer cannot encode the text: ", answer.substr(kFailed.size()));
+    const absl::StatusOr<std::string> answer = python_->Ask(message);
+    HADAL_RETURN_IF_ERROR(answer.status());
+    if (!answer->starts_with(kFailed)) return TokenListsFromBytes(*answer);
+    return InvalidArgumentError("the tokenizer cannot encode the text: ", answer->substr(kFailed.size()));
   }
   std::vector<std::vector<int32_t>> lists;
   for (const std::string& text : texts) {
@@ -75,7 +76,7 @@ absl::StatusOr<std::vector<int32_t>> TextCodec::Encode(const std::string& text, 
 }
 
 absl::StatusOr<std::vector<int32_t>> TextCodec::Encode(const ParallelLine& line, const std::string& path, bool alone) {
-  if (!line.invalid.empty()) return InvalidArgumentError(line.invalid, "; correct it, of another encoding with iconv");
+  if (!line.invalid.empty()) return InvalidArgumentError(line.invalid, "; correct it");
   auto ids = line.has_ids ? ParseIds(line.target, vocabulary_.size()) : Encode(line.target, alone);
   if (ids.ok()) return ids;
   return absl::Status(ids.status().code(), absl::StrCat(path, ":", line.number, ": ", ids.status().message()));

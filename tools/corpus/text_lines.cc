@@ -152,6 +152,12 @@ absl::Status CheckIsPlainText(const std::string& name, absl::string_view first_l
     if (!absl::StartsWith(first_line, kind.first_bytes)) continue;
     return refuse(kind.name, absl::StrCat("; UTF-8 text is needed: convert it with `", kind.to_text, " FILE > TEXT`"));
   }
+  // Two characters of UTF-16 without a byte order mark.
+  const auto is_zero = [&](size_t at) { return at < first_line.size() && first_line[at] == '\0'; };
+  if (first_line.size() > 3 && is_zero(0) == is_zero(2) && is_zero(1) == is_zero(3) && is_zero(0) != is_zero(1)) {
+    return refuse("UTF-16", absl::StrCat("; UTF-8 text is needed: convert it with `iconv -f UTF-16",
+                                         is_zero(0) ? "BE" : "LE", " -t UTF-8 FILE > TEXT`"));
+  }
   if (absl::StartsWith(first_line, "version https://git-lfs")) {
     return refuse("a pointer of Git LFS, not the file itself", "; `git lfs pull` fetches that");
   }
@@ -162,7 +168,9 @@ absl::Status CheckIsPlainText(const std::string& name, absl::string_view first_l
                   "scripts/read_binarized.py), with --source-vocab and --target-vocab for its dict.txt files");
   }
   const bool is_declaration = absl::StartsWith(first_line, "<?xml") && absl::StrContains(first_line, "?>");
-  if (absl::StrContains(first_line.substr(0, 512), "<tmx") || (is_declaration && first_line.size() < 128)) {
+  const bool is_tmx = absl::StartsWith(absl::StripLeadingAsciiWhitespace(first_line), "<tmx") ||
+                      (is_declaration && absl::StrContains(first_line.substr(0, 512), "<tmx"));
+  if (is_tmx || (is_declaration && first_line.size() < 128)) {
     return refuse("XML; if it is TMX, which has both languages",
                   ", `hadal prepare --direction de-en --train FILE` reads it");
   }
@@ -233,14 +241,15 @@ absl::StatusOr<bool> TextLines::Next(std::string& line) {
   HADAL_ASSIGN_OR_RETURN(const bool more, NextUnchecked(line));
   const std::string fault = more ? Fault(line) : "";
   if (fault.empty()) return more;
-  return InvalidArgumentError(fault, "; convert it, for example with iconv");
+  return absl::InvalidArgumentError(fault);
 }
 
 std::string TextLines::Fault(std::string_view text, int column) const {
   const size_t valid = ValidUtf8Prefix(text);
   if (valid == text.size()) return "";
   return absl::StrCat(Place(), ": not UTF-8 from byte ", valid + 1, " of ",
-                      column == 0 ? "the line" : absl::StrCat("column ", column), " on");
+                      column == 0 ? "the line" : absl::StrCat("column ", column),
+                      " on (convert it, for example with iconv)");
 }
 
 std::string TextLines::Place() const { return absl::StrCat(name_, ":", lines_); }

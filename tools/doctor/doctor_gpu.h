@@ -23,7 +23,7 @@ struct GpuFacts {
   bool asked = false;     // whether a GPU was requested (--device auto or cuda)
   bool required = false;  // --device cuda
   std::string why_none;   // why no GPU can be used; empty: one can
-  bool absent = false;    // why_none is that there is no GPU, no driver or no CUDA in this build
+  bool absent = false;    // why_none is that there is no driver
   cuda::CudaFacts device;
   int nccl = 0;                // version of the NCCL library; 0: none
   std::string why_no_nccl;     // why nccl is 0

@@ -382,10 +382,10 @@ double StepOperations(const ModelPlan& model, const BatchOptions& batch) {
 absl::StatusOr<LayoutSearch> SearchLayouts(const TrainOptions& options, const Machine& machine, const StepCosts& costs,
                                            int threads, const SearchOptions& search) {
   HADAL_RETURN_IF_ERROR(CheckPrecision(options, machine));
-  if (machine.precision == Precision::kBf16) {
+  if (machine.device() == DeviceKind::kCuda) {
     ModelPlan model = ModelPlan::Make(options.model);
-    model.compute_storage = Storage::kBFloat16;
-    HADAL_RETURN_IF_ERROR(CheckDeviceStorage(model));
+    if (machine.precision == Precision::kBf16) model.compute_storage = Storage::kBFloat16;
+    HADAL_RETURN_IF_ERROR(CheckDeviceSupport(model));
   }
   Search searched(options, machine, costs, threads, search);
   HADAL_ASSIGN_OR_RETURN(LayoutSearch result, searched.Run());

@@ -118,7 +118,7 @@ int64_t ReluMaskBytesOf(const PlanReport& report, const Stream& stream) {
 absl::StatusOr<PlanReport> LayOut(const TrainOptions& options, int ranks, const Stream& stream) {
   PlanReport report{
       .model = PlannedModel(options, stream.kind()), .threads = stream.threads(), .device = stream.kind()};
-  HADAL_RETURN_IF_ERROR(CheckDeviceStorage(report.model));
+  if (report.device == DeviceKind::kCuda) HADAL_RETURN_IF_ERROR(CheckDeviceSupport(report.model));
   HADAL_ASSIGN_OR_RETURN(report.pipeline,
                          MakeFittingLayout(report.model, options.batch, options.pipeline, ranks, /*rank=*/0,
                                            PlannedResources(options.pipeline, ranks, stream.kind()), stream));

@@ -283,7 +283,9 @@ absl::StatusOr<RunPrediction> PredictRun(const RunRecord& run, const RunSummary&
   for (const StageMemory& memory : summary.memory) {
     prediction.measured_bytes = std::max(prediction.measured_bytes, memory.held_bytes);
   }
-  const double full = summary.tokens / prediction.layout.TargetTokens();
+  // Of an encoder alone the run counts masked tokens, the layout all.
+  const double counted = options.train.model.has_decoder() ? 1 : config.data().masking().share();
+  const double full = summary.tokens / (counted * prediction.layout.TargetTokens());
   prediction.model_tflops = 1e-12 * full * StepOperations(plan.model, options.train.batch) / summary.step_seconds;
   prediction.utilisation = 1e12 * prediction.model_tflops / (costs->peak_flops() * run.ranks);
   HADAL_ASSIGN_OR_RETURN(const std::vector<SublayerSeconds> seconds, SecondsOf(plan.model, plan.pipeline, *costs));

@@ -22,9 +22,10 @@ namespace {
 
 template <typename Facts>
 auto Fields(Facts& f) {
-  return std::tuple_cat(std::tie(f.command, f.config_text, f.train.contents, f.train.files, f.validation.contents,
-                                 f.validation.files, f.plan, f.relu_masks, f.sum_groups, f.resume, f.predecessor),
-                        DeviceFacts::Fields(f.device));
+  return std::tuple_cat(
+      std::tie(f.command, f.config_text, f.train.contents, f.train.files, f.validation.contents, f.validation.files,
+               f.plan, f.relu_masks, f.sum_groups, f.resume, f.applied_step, f.predecessor),
+      DeviceFacts::Fields(f.device));
 }
 
 std::string Checksum(uint32_t crc32c) { return absl::StrCat("checksum ", absl::Hex(crc32c, absl::kZeroPad8)); }

@@ -41,11 +41,12 @@ struct RankSetup {
   CorpusFacts train, validation;
   DeviceFacts device;
   // Rank 0's decisions for all ranks; empty on the others.
-  std::string plan;         // ModelPlan::Serialize
-  bool relu_masks = true;   // ModelPlan::relu_masks, for bf16
-  int sum_groups = 1;       // BatchOptions::sum_groups (resume.h)
-  std::string resume;       // effective --resume of this attempt (resume.h)
-  std::string predecessor;  // the attempt that last owned the run directory; empty: none
+  std::string plan;           // ModelPlan::Serialize
+  bool relu_masks = true;     // ModelPlan::relu_masks, for bf16
+  int sum_groups = 1;         // BatchOptions::sum_groups (resume.h)
+  std::string resume;         // effective --resume of this attempt (resume.h)
+  int64_t applied_step = -1;  // AppliedStep (resume.h); -1: none
+  std::string predecessor;    // the attempt that last owned the run directory; empty: none
 };
 
 // Pack serialises the record; Unpack is the inverse. If another version of the program has packed the bytes, Unpack

@@ -106,9 +106,9 @@ void SetSumGroups(config::RunConfig& before) {
 }
 
 // Refuses to continue a run whose settings have changed, unless the user accepts the difference.
-absl::Status CheckSettings(const TrainArguments& arguments, const FoundCheckpoint& found,
-                           const config::RunConfig& config, const std::vector<CheckpointParameter>& model,
-                           TrainingSinks& sinks) {
+// If settings have changed and are accepted, forgets the trend of the losses, which were those of other settings.
+absl::Status CheckSettings(const TrainArguments& arguments, FoundCheckpoint& found, const config::RunConfig& config,
+                           const std::vector<CheckpointParameter>& model, TrainingSinks& sinks) {
   const std::string& directory = found.checkpoint.directory;
   config::RunConfig before;
   if (const absl::Status read = MergeConfigText(found.manifest.config_text, directory, before); !read.ok()) {
@@ -122,6 +122,7 @@ absl::Status CheckSettings(const TrainArguments& arguments, const FoundCheckpoin
   if (arguments.accept_changes) {
     if (!arguments.Resets("data")) HADAL_RETURN_IF_ERROR(CheckOrder(found, before, config));
     sinks.Tell(absl::StrCat("resuming ", directory, " with changed settings:\n", absl::StripSuffix(difference, "\n")));
+    found.manifest.progress.loss_trend = {};
     return absl::OkStatus();
   }
   const absl::Status fits = CompareParameters(found.manifest.parameters, model);
@@ -211,15 +212,21 @@ absl::StatusOr<FoundCheckpoint> IfItFits(absl::StatusOr<FoundCheckpoint> found, 
 
 }  // namespace
 
+int64_t AppliedStep(const std::string& run_directory, const std::string& asked, const Environment& environment) {
+  const std::optional<Note> note = asked == kAuto ? std::nullopt : ReadNote(run_directory);
+  if (!note || note->asked != asked || !note->IsOf(Job::Of(environment))) return -1;
+  return note->step;
+}
+
 absl::StatusOr<std::string> ResumeOfThisAttempt(const std::string& run_directory, const std::string& asked,
                                                 const Environment& environment) {
-  const std::optional<Note> note = asked == kAuto ? std::nullopt : ReadNote(run_directory);
-  if (!note || note->asked != asked || !note->IsOf(Job::Of(environment))) return asked;
+  const int64_t applied_step = AppliedStep(run_directory, asked, environment);
+  if (applied_step < 0) return asked;
   const absl::StatusOr<FoundCheckpoint> newest = FindLatest(run_directory, {.need_moments = true});
   if (absl::IsNotFound(newest.status())) return asked;
   HADAL_RETURN_IF_ERROR(newest.status());
   // Without a newer checkpoint of this run, the request still names where to continue.
-  return newest->checkpoint.step > note->step ? kAuto : asked;
+  return newest->checkpoint.step > applied_step ? kAuto : asked;
 }
 
 std::optional<int32_t> SumGroupsBefore(const std::string& run_directory, const std::string& resume, bool copies) {
@@ -269,8 +276,8 @@ absl::StatusOr<FoundCheckpoint> ChooseResume(const TrainArguments& arguments, co
   return found;
 }
 
-absl::Status LoadInitialState(const TrainArguments& arguments, const std::string& request, const PreparedRun& run,
-                              int rank, TrainingSinks& sinks, Trainer& trainer) {
+absl::Status LoadInitialState(const TrainArguments& arguments, const std::string& request, int64_t applied_step,
+                              const PreparedRun& run, int rank, TrainingSinks& sinks, Trainer& trainer) {
   const ModelPlan& model = trainer.engine().state().plan();
   const bool done_before = request != arguments.StartRequest();  // by an earlier attempt of this job
   const std::string resume = done_before ? kAuto : arguments.resume;
@@ -291,8 +298,10 @@ absl::Status LoadInitialState(const TrainArguments& arguments, const std::string
         trainer.Resume(rank == 0 ? choose(std::numeric_limits<int64_t>::max(), "") : FoundCheckpoint())));
     resumed = true;
   }
-  if (resumed && !done_before && arguments.Resets("data")) HADAL_RETURN_IF_ERROR(trainer.BeginDataAnew());
-  if (resumed && !done_before && arguments.Resets("best")) trainer.ForgetBest();
+  // A copy in memory may hold steps after the reset that no checkpoint has.
+  const bool resets = resumed && !done_before && (applied_step < 0 || trainer.progress().step <= applied_step);
+  if (resets && arguments.Resets("data")) HADAL_RETURN_IF_ERROR(trainer.BeginDataAnew());
+  if (resets && arguments.Resets("best")) trainer.ForgetBest();
   if (resumed) return absl::OkStatus();
   if (arguments.init_from.empty()) return absl::OkStatus();
   const bool zeros = arguments.deepen && arguments.deepen_rule == "zero";

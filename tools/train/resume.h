@@ -19,6 +19,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,9 @@
 #include "tools/train/training_sinks.h"
 
 namespace hadal {
+
+// Returns the step at which an earlier attempt of this job has applied the request `asked`; -1 if none has.
+int64_t AppliedStep(const std::string& run_directory, const std::string& asked, const Environment& environment);
 
 // Returns the effective request of this attempt: "auto" if an earlier attempt of this job has applied the request and
 // has saved a checkpoint since, else `asked`.
@@ -62,11 +66,12 @@ absl::StatusOr<FoundCheckpoint> ChooseResume(const TrainArguments& arguments, co
                                              const std::vector<CheckpointParameter>& model, TrainingSinks& sinks);
 
 // Loads the initial state into `trainer`: a checkpoint of this run (--resume) or another run's weights (--init-from);
-// otherwise leaves it at step 0. `request`: the result of ResumeOfThisAttempt. Blocking: all ranks call it.
+// otherwise leaves it at step 0. `request`, `applied_step`: the results of ResumeOfThisAttempt and AppliedStep on
+// rank 0. Blocking: all ranks call it.
 // Errors: on all ranks those of ChooseResume on rank 0, and InvalidArgument if model, vocabularies, tags or features
 // differ from the checkpoint's, if a run resumes with another training corpus without --reset data, or if --init-from
 // is of --run-dir itself; errors of loading and of Communicator::Wait.
-absl::Status LoadInitialState(const TrainArguments& arguments, const std::string& request, const PreparedRun& run,
-                              int rank, TrainingSinks& sinks, Trainer& trainer);
+absl::Status LoadInitialState(const TrainArguments& arguments, const std::string& request, int64_t applied_step,
+                              const PreparedRun& run, int rank, TrainingSinks& sinks, Trainer& trainer);
 
 }  // namespace hadal

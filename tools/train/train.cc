@@ -69,13 +69,13 @@ std::unique_ptr<ValidationBleu> MakeValidationBleu(const PreparedRun& prepared, 
       *prepared.validation, *prepared.vocabularies, options.validation.bleu_sentences, layout.plan, layout.pipeline,
       absl::Seconds(options.pipeline.wait_timeout_seconds), options.validation.bleu_tokenizer);
   if (bleu->skipped() > 0) {
-    sinks.Tell(absl::StrCat("warning: BLEU at validations leaves out ", bleu->skipped(), " of ",
+    sinks.Warn(absl::StrCat("BLEU at validations leaves out ", bleu->skipped(), " of ",
                             bleu->skipped() + bleu->sentences(), " sentences: their sources are empty or longer than ",
                             layout.pipeline.decode_capacity.longest_source - 1,
                             " tokens (batch.source_tokens, model.max_positions)"));
   }
   const bool splits_at_spaces = options.validation.bleu_tokenizer == BleuTokenizer::k13a;
-  if (splits_at_spaces && IsUnspaced(bleu->references())) sinks.Tell(absl::StrCat("warning: ", kUnspacedBleu));
+  if (splits_at_spaces && IsUnspaced(bleu->references())) sinks.Warn(kUnspacedBleu);
   return bleu;
 }
 
@@ -93,7 +93,9 @@ absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const RankOfRun& rank, Prep
       .train = *prepared.train,
       .validation = prepared.validation ? &*prepared.validation : nullptr,
       .sink = sinks.sink(),
-      .stop_requested = [limit = prepared.time_limit] { return StopSignalled() || limit.Reached(); }};
+      .stop_requested = [limit = prepared.time_limit, keeps_time = rank.world.rank() == 0] {
+        return StopSignalled() || (keeps_time && limit.Reached());
+      }};
   if (bleu != nullptr) surroundings.validation_bleu = std::ref(*bleu);
   surroundings.hosts = agreed.hosts;
   HADAL_ASSIGN_OR_RETURN(surroundings.trace, AsCommonError(sinks.MakeTraceRequest(rank.arguments.trace, options.stop)));
@@ -200,7 +202,8 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, absl::StatusOr
       PrepareRun(arguments, std::move(config), {.process = world.local_rank(), .processes = world.ranks_on_host()});
   const absl::Duration wait_timeout =
       absl::Seconds(prepared.ok() ? prepared->options.train.pipeline.wait_timeout_seconds : kDefaultTimeoutSeconds);
-  Collectives collectives(world.communicator(), wait_timeout);
+  // The other ranks wait here while rank 0 waits for a sign of the directory's owner.
+  Collectives collectives(world.communicator(), std::max(wait_timeout, 3 * kOwnerSilence));
   const RankOfRun rank{
       .arguments = arguments, .world = world, .collectives = collectives, .device = device, .sinks = sinks};
   HADAL_ASSIGN_OR_RETURN(const AgreedRun agreed, AgreeOnRun(arguments, prepared, world, collectives, device, sinks));
@@ -211,7 +214,8 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, absl::StatusOr
       sinks.Tell(std::string(absl::StripSuffix(PlacementMap(agreed.layout.pipeline.grid, agreed.hosts), "\n")));
     }
   }
-  HADAL_RETURN_IF_ERROR(LoadInitialState(arguments, agreed.resume, *prepared, world.rank(), sinks, *trainer));
+  HADAL_RETURN_IF_ERROR(
+      LoadInitialState(arguments, agreed.resume, agreed.applied_step, *prepared, world.rank(), sinks, *trainer));
   HADAL_RETURN_IF_ERROR(ClaimRun(rank, agreed, *trainer));
   HADAL_RETURN_IF_ERROR(collectives.AllOk(OpenRun(rank, *prepared, agreed, *trainer), "run directory"));
   return Train(rank, wait_timeout, *trainer);
@@ -302,8 +306,7 @@ Command AddTrainArguments(Command app, const std::shared_ptr<TrainArguments>& ar
                  "reset the best validation and the patience; once per job, as --resume")
       .OneOf({"best", "data"})
       .OneValueEach();
-  command.AddFlag("--take-over", arguments->take_over,
-                  "Take the run directory from an attempt that is still at work in it; that one ends");
+  command.AddFlag("--take-over", arguments->take_over, "Take over the run directory of a running job, which then ends");
   AddDeviceFlags(command, arguments->device);
   AddCostFlags(command, "kept with the run, for its report", arguments->costs);
   command.AddOption(

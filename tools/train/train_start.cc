@@ -41,8 +41,7 @@ absl::Status DecideAlone(const TrainArguments& arguments, const TrainOptions& op
   HADAL_RETURN_IF_ERROR(CheckPlace(arguments.run_directory));
   if (!arguments.take_over) {
     // The other ranks wait meanwhile.
-    const absl::Duration silence = std::min(kOwnerSilence, absl::Seconds(options.pipeline.wait_timeout_seconds) / 2);
-    HADAL_ASSIGN_OR_RETURN(facts.predecessor, FindPredecessor(arguments.run_directory, silence,
+    HADAL_ASSIGN_OR_RETURN(facts.predecessor, FindPredecessor(arguments.run_directory, kOwnerSilence,
                                                               [&](const std::string& text) { sinks.Tell(text); }));
   }
   facts.plan = plan.Serialize();
@@ -50,9 +49,12 @@ absl::Status DecideAlone(const TrainArguments& arguments, const TrainOptions& op
   if (device != nullptr && plan.compute_storage == Storage::kBFloat16) {
     facts.relu_masks =
         HasReluMasks(plan, CapacityOf(plan.options, options.batch), options.pipeline.bucket_rows, stream);
+    stream.Synchronize();  // ends the device's watch of this thread, which now waits for other ranks
   }
-  HADAL_ASSIGN_OR_RETURN(facts.resume, ResumeOfThisAttempt(arguments.run_directory, arguments.StartRequest(),
-                                                           [](const char* name) { return std::getenv(name); }));
+  const Environment environment = [](const char* name) { return std::getenv(name); };
+  HADAL_ASSIGN_OR_RETURN(facts.resume,
+                         ResumeOfThisAttempt(arguments.run_directory, arguments.StartRequest(), environment));
+  facts.applied_step = AppliedStep(arguments.run_directory, arguments.StartRequest(), environment);
   facts.sum_groups = SumGroupsOf(arguments, facts.resume, options);
   return absl::OkStatus();
 }
@@ -223,7 +225,7 @@ absl::StatusOr<AgreedRun> AgreeOnRun(const TrainArguments& arguments, absl::Stat
   HADAL_ASSIGN_OR_RETURN(const std::string warning,
                          Connect(layout, world, absl::Seconds(options.pipeline.wait_timeout_seconds), device));
   if (!warning.empty()) sinks.Tell(absl::StrCat("warning: ", warning));
-  AgreedRun agreed{.layout = std::move(layout), .resume = ranks[0].resume};
+  AgreedRun agreed{.layout = std::move(layout), .resume = ranks[0].resume, .applied_step = ranks[0].applied_step};
   if (!arguments.take_over) agreed.predecessor = ranks[0].predecessor;
   for (const RankSetup& facts : ranks) agreed.hosts.push_back(facts.rank.host);
   return agreed;

@@ -47,6 +47,7 @@ struct RunLayout {
 struct AgreedRun {
   RunLayout layout;
   std::string resume;                      // request of this attempt: of ResumeOfThisAttempt (resume.h)
+  int64_t applied_step = -1;               // of AppliedStep (resume.h)
   std::optional<std::string> predecessor;  // TrainingCheckpointsOptions::predecessor
   std::vector<std::string> hosts;          // [ranks]
 };

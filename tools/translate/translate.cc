@@ -317,6 +317,12 @@ class Translator {
     HADAL_ASSIGN_OR_RETURN(
         std::vector<int32_t> tokens,
         Forced(line, *lines_, ReadsStandardInput() ? "standard input" : options_.input, /*source_tokens=*/0));
+    // Ids as in training begin with the token that the decoder gives itself.
+    if (!tokens.empty() && tokens.front() == decoder_options_.beam.start_token) tokens.erase(tokens.begin());
+    if (std::ranges::count(tokens, form_.end_token) > 0) {
+      return InvalidArgumentError(lines_->Place(), ": the prompt has the token that ends a text, ", form_.end_token,
+                                  "; leave it out");
+    }
     buffer.sources.emplace_back();
     buffer.prefixes.push_back(std::move(tokens));
     buffer.line_of.push_back(buffer.lines - 1);

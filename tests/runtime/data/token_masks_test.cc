@@ -112,6 +112,19 @@ TEST(TokenMasksTest, DependOnTheSampleAlone) {
   EXPECT_NE(Masked(masking, {8, 3, 19}, 1, 1).source, source);
 }
 
+// The documents of a block are one sample: the same masks as of a block without borders.
+TEST(TokenMasksTest, DocumentsOfABlockHaveMasksOfTheirOwn) {
+  PackedBatch whole, documents;
+  AppendSentence({.target = std::vector<int32_t>(39, kSpecialTokens), .has_source = false}, 7, whole);
+  for (int n = 0; n < 4; ++n) {
+    AppendSentence({.target = std::vector<int32_t>(9, kSpecialTokens), .has_source = false}, 7, documents);
+  }
+  MaskTokens(Masking(0.5), 1, 0, whole);
+  MaskTokens(Masking(0.5), 1, 0, documents);
+  std::erase_if(whole.target_input, [](int32_t row) { return row % 10 == 9; });  // where documents end
+  EXPECT_EQ(documents.target_input, whole.target_input);
+}
+
 // Words of three tokens; a tokenizer's special tokens may have any ids. The masks are those that each word's first
 // token has without whole words.
 TEST(TokenMasksTest, WholeWords) {

@@ -81,6 +81,10 @@ TEST(VocabularyTest, DictionaryTakesByteOrderMarkCrLfAndOverwrite) {
   EXPECT_EQ(vocabulary.Id("b"), 6);
 }
 
+TEST(VocabularyTest, ADictionaryMayBeginWithABrace) {
+  EXPECT_EQ(Vocabulary::Parse("{ 100\n} 100\n", "d.txt").value().Id("{"), 4);
+}
+
 TEST(VocabularyTest, BadDictionariesNameTheLine) {
   EXPECT_THAT(Message(Vocabulary::Parse("a 1\nb\n", "d.txt")), HasSubstr("d.txt, line 2"));
   EXPECT_THAT(Message(Vocabulary::Parse("a 1\n\nb 1\n", "d.txt")), HasSubstr("line 2"));

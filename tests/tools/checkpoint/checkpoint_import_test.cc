@@ -68,6 +68,14 @@ class CheckpointImportTest : public ::testing::Test {
   std::string checkpoint_;
 };
 
+TEST_F(CheckpointImportTest, KeepsTheKindOfInputs) {
+  nlohmann::json json = nlohmann::json::parse(std::ifstream(folder_ / "plain/model.json"));
+  json["inputs"]["tags"] = "m2m100";
+  std::ofstream(folder_ / "plain/model.json") << json;
+  ASSERT_EQ(Import(), absl::OkStatus());
+  EXPECT_EQ(FindNamed(folder_ / "back")->manifest.inputs.tags, "m2m100");
+}
+
 TEST_F(CheckpointImportTest, AnExportComesBackWithTheSameBits) {
   ASSERT_TRUE(Import().ok());
   std::ostringstream out;

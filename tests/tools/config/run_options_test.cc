@@ -189,6 +189,10 @@ TEST(CheckFieldsWithEffect, NamesTheFieldAndWhatLeavesItWithoutEffect) {
   EXPECT_THAT(refusal("optimizer { muon { steps: 4 } }"),
               HasSubstr("optimizer.muon.steps = 4 has no effect: optimizer.kind"));
   EXPECT_EQ(refusal("optimizer { muon { steps: 4 } kind: \"muon\" }"), "");
+  EXPECT_THAT(refusal("learning_rate { decay_fraction: 0.2 }"), HasSubstr("schedule is not \"wsd\""));
+  EXPECT_EQ(refusal("learning_rate { decay_fraction: 0.2 schedule: \"wsd\" }"), "");
+  EXPECT_THAT(refusal("learning_rate { power: 2 }"), HasSubstr("schedule is not \"polynomial\""));
+  EXPECT_THAT(refusal("model { adaptive_factor: 2 }"), HasSubstr("model.adaptive_cutoffs is not set"));
   EXPECT_THAT(refusal("data { masking { share: 0.3 } }"), HasSubstr("data.masking.share = 0.3 has no effect"));
   EXPECT_EQ(refusal("data { masking { share: 0.3 } } model { decoder_layers: 0 }"), "");
   EXPECT_EQ(refusal("optimizer { muon { steps: 5 coefficients: [] } } data { masking { share: 0.15 } }"), "")

@@ -59,6 +59,10 @@ TEST_F(PrepareTest, PlainTextHasNoSource) {
                            "wrote train: 6 lines; ", "skipped 1 of 7 (14.3%): 1 empty"}) {
     EXPECT_THAT(out_.str(), HasSubstr(said));
   }
+  options_.train.push_back({"", Path("train.de")});
+  options_.overwrite = true;
+  ASSERT_EQ(Run(), absl::OkStatus());
+  EXPECT_THAT(OpenCorpus("train").manifest().corpora, ::testing::ElementsAre("train.de", "train.en", "train.de (2)"));
   options_.separate = true;
   EXPECT_THAT(std::string(Run().message()), HasSubstr("one vocabulary"));
 }

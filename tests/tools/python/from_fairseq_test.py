@@ -74,7 +74,9 @@ class Conversions(unittest.TestCase):
         for options, positions in (("--encoder-learned-pos --decoder-learned-pos", "learned"), ("--no-token-positional-embeddings", "none"),
                                    ("--decoder-learned-pos", None)):
             self.assertEqual(fields("fairseq-train d --arch transformer " + options).get("model.block.positions"), positions, options)
-        self.assertIn("scale_embedding: false", config_of("fairseq-train d --arch transformer --no-scale-embedding"))
+        text = config_of("fairseq-train d --arch transformer --no-scale-embedding --layernorm-embedding")
+        self.assertIn("scale_embedding: false", text)
+        self.assertIn("embedding_norm: true", text)
         self.assertEqual(fields("fairseq-train d --arch transformer")["optimizer.beta2"], 0.999, "fairseq's default, not hadal's")
 
     def test_nothing_is_dropped_silently(self):
@@ -96,7 +98,7 @@ class Conversions(unittest.TestCase):
 
     def test_hadal_accepts_them(self):
         with tempfile.TemporaryDirectory() as folder:
-            for command in (IWSLT, WMT, LANGUAGE_MODEL, SPEECH, "fairseq-train d --arch transformer_tiny --lr 1e-3 --max-epoch 3"):
+            for command in (IWSLT, WMT, LANGUAGE_MODEL, SPEECH, "fairseq-train d --arch transformer_tiny --lr 1e-3 --max-epoch 3 --layernorm-embedding"):
                 done = subprocess.run([os.environ["HADAL"], "config", "from-fairseq", "--gpus", "2", command], capture_output=True, text=True)
                 self.assertEqual((done.returncode, done.stderr), (0, ""))
                 path = os.path.join(folder, "run.textproto")

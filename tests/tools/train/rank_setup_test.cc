@@ -170,7 +170,7 @@ TEST_F(RankSetupTest, AllOnGpusOfTheirOwnByNccl) {
 TEST_F(RankSetupTest, CpusBesideIdleGpusAreTold) {
   EXPECT_THAT(Compare()->notices, IsEmpty());
   ranks_[3].device.absent = false;
-  EXPECT_THAT(Compare()->notices, ElementsAre(HasSubstr("although there is a GPU: rank 0 (host n0): no driver")));
+  EXPECT_THAT(Compare()->notices, ElementsAre(HasSubstr("on the CPU: rank 0 (host n0): no driver")));
 }
 
 // Writes a corpus of several shards; `first` makes it another one of the same size.

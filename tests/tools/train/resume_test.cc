@@ -44,7 +44,9 @@ TEST_F(ResumeRequestTest, UnderASupervisorItIsDoneOnce) {
   environment_["HADAL_JOB_START"] = "1700000000";
   for (const std::string& asked : {Checkpoint(5), std::string("never"), std::string("auto --reset best")}) {
     EXPECT_EQ(Resume(asked), asked);
+    EXPECT_EQ(AppliedStep(run(), asked, ThisStart()), -1);
     Note(asked, 5);
+    EXPECT_EQ(AppliedStep(run(), asked, ThisStart()), 5);
     SaveAt(10);
     EXPECT_EQ(Resume(asked), "auto");
     SaveAt(15);

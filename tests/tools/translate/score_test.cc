@@ -197,8 +197,9 @@ TEST_F(ScoreTest, ALineThatIsNotUtf8IsNamedWithWhatToTry) {
   options.output = directory_ / "scores";
   for (const int64_t block : {0, 8}) {
     options.block = block;
-    EXPECT_THAT(std::string(Score(options).status().message()),
-                HasSubstr(options.target + ":2: not UTF-8 from byte 4 of the line on; correct it"));
+    EXPECT_THAT(
+        std::string(Score(options).status().message()),
+        HasSubstr(options.target + ":2: not UTF-8 from byte 4 of the line on (convert it, for example with iconv)"));
     EXPECT_FALSE(PathExists(options.output));
   }
 }

@@ -268,7 +268,7 @@ def _rotary(origin: str, config: dict[str, Any]) -> dict[str, Any]:
     thetas = {float(rope["rope_theta"]) for rope in (config, of_5) if rope.get("rope_theta") is not None}
     if len(thetas) > 1:
         raise Refusal(f"{origin}: rope_theta and rope_parameters differ; transformers 4 reads the one, 5 the other")
-    block = {"rotary_theta": thetas.pop() if thetas else 10000.0}
+    block = {"rotary_theta": thetas.pop()} if thetas else {}
     rope = of_5 or of_4
     if of_4 and of_5 and any(of_5.get(name) != value for name, value in of_4.items()):
         raise Refusal(f"{origin}: rope_scaling and rope_parameters differ; transformers 4 reads the one, 5 the other")
@@ -307,8 +307,9 @@ def _settings(origin: str, architecture: Architecture, config: dict[str, Any]) -
         if activation not in _ACTIVATIONS or activation != activations[architecture.activation[0]]:
             raise Refusal(f"{origin}: {setting} is {activation!r}; hadal has one of {', '.join(_ACTIVATIONS)} in every place")
     biases = [_setting(origin, architecture, config, setting) for setting in architecture.biases]
+    of_all = all(biases) and (not biases or "fc" in architecture.biases.values())
     block: dict[str, Any] = {**architecture.block, "activation": _ACTIVATIONS[activations[architecture.activation[0]]], "scale_embedding": False,
-             "biases": "all" if all(biases) else "qkv" if any(biases) else "none"}
+             "biases": "all" if of_all else "qkv" if any(biases) else "none"}
     model: dict[str, Any] = {"sharing": "all" if _setting(origin, architecture, config, "tie_word_embeddings") else "none"}
     for theirs, ours in architecture.sizes.items():
         (block if ours.startswith("block.") else model)[ours.removeprefix("block.")] = values[theirs]

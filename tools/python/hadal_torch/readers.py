@@ -53,4 +53,6 @@ def read_corpus(prefix: str) -> "Iterator[tuple[np.ndarray[Any, Any], np.ndarray
         for record in records:
             middle = record["first_token"] + record["prefix_tokens"] + record["source_tokens"]
             source = tokens[record["first_token"] : middle]
-            yield source.view("<f4").reshape(-1, width) if width else source, tokens[middle : middle + record["target_tokens"]]
+            target = tokens[middle : middle + record["target_tokens"]]
+            # With a mask token bit 30 says whether the token continues a word.
+            yield source.view("<f4").reshape(-1, width) if width else source, target & ~(1 << 30) if "special_tokens" in manifest else target

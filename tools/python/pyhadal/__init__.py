@@ -15,8 +15,10 @@ submit                      a Slurm job
 configs                     the folder of the ready-made configs
 read_metrics                the events of one kind, of a run directory or a file
 Table, Cell                 rows that print as text, Markdown, HTML, LaTeX and CSV
-Refusal                     the error for all that a user can mend: in the program's words, with its exit code
+Refusal                     raised for errors that the user can fix; has the program's message and exit code
 
+Install it in a virtual environment, from the top of a clone, with the program on PATH:
+`python3 -m venv ~/hadal-python; . ~/hadal-python/bin/activate; pip install 'tools/python[runs]'`.
 docs/python.md has all of it. `python3 -m pyhadal --help` is the command line that `hadal report` and others start. pandas, matplotlib,
 jinja2, tqdm and torch are imported when they are used.
 """

@@ -95,7 +95,8 @@ OPTIONS_OF_CODE = {
     "max-target-positions": "`model.max_positions`, the larger of both", "tokens-per-sample": "`model.max_positions`",
     "activation-fn": "`model.block.activation`: relu, gelu, gelu_accurate (\"gelu_tanh\"), swish (\"silu\")",
     "encoder-learned-pos": "`model.block.positions` \"learned\", of both sides", "decoder-learned-pos": "`model.block.positions` \"learned\", of both sides",
-    "no-token-positional-embeddings": "`model.block.positions` \"none\"", "no-scale-embedding": "`model.block.scale_embedding` false", "adaptive-softmax-cutoff": "`model.adaptive_cutoffs`",
+    "no-token-positional-embeddings": "`model.block.positions` \"none\"", "no-scale-embedding": "`model.block.scale_embedding` false",
+    "layernorm-embedding": "`model.block.embedding_norm`, not of speech", "adaptive-softmax-cutoff": "`model.adaptive_cutoffs`",
     "adaptive-input": "`model.sharing` \"all\": input and softmax share bands and tables",
     "adaptive-input-cutoff": "`model.adaptive_cutoffs`, the softmax's", "adaptive-input-factor": "`model.adaptive_factor`, the softmax's",
     "tie-adaptive-weights": "always, with \"all\"", "tie-adaptive-proj": "always, with \"all\"",
@@ -128,7 +129,7 @@ NOTES = {
     "reset-lr-scheduler": "hadal train … --init-from starts a new run with given weights",
     "reset-dataloader": "hadal train … --init-from starts a new run with given weights",
     "reset-meters": "hadal train … --init-from starts a new run with given weights",
-    "sample-break-mode": "a language model trains on lines; cut the text into lines of at most --max-tokens",
+    "sample-break-mode": "none: hadal prepare --block N; eos: without it, a line is a sample; no other",
     "lang-pairs": "hadal prepare --list, a text for each direction", "sampling-temperature": "data.sampling_temperature",
     "encoder-langtok": "hadal prepare --tags deepnet (tgt) or m2m100 (src)", "decoder-langtok": "hadal prepare --tags m2m100",
     "eval-bleu-detok": "BLEU is computed on detokenised text", "eval-bleu-remove-bpe": "pieces are joined by the vocabulary",
@@ -139,7 +140,7 @@ NOTES = {
     "skip-invalid-size-inputs-valid-test": "over-long samples are always left out and counted (data.max_left_out)",
     "max-tokens-valid": "validation uses the capacity of a micro-batch", "batch-size-valid": "validation uses the capacity of a micro-batch",
     "sentence-avg": "the loss is the mean over target tokens", "user-dir": "code of your own cannot be loaded",
-    "encoder-layerdrop": "no LayerDrop", "decoder-layerdrop": "no LayerDrop", "layernorm-embedding": "no norm behind the embedding",
+    "encoder-layerdrop": "no LayerDrop", "decoder-layerdrop": "no LayerDrop",
     "load-pretrained-encoder-from": "not there", "encoder-freezing-updates": "not there", "character-embeddings": "not there",
     "no-cross-attention": "not there", "cross-self-attention": "not there", "store-ema": "hadal checkpoint average RUN --last N",
     "ema-decay": "hadal checkpoint average RUN --last N", "stop-min-lr": "not there", "curriculum": "not there",
@@ -255,6 +256,10 @@ class Conversion:
             self.fields["model.block.activation"] = activations[activation]
         if self.get("no-scale-embedding"):
             self.fields["model.block.scale_embedding"] = False
+        if self.get("layernorm-embedding") and speech:
+            self.missing.append("--layernorm-embedding: no norm behind the embedding of speech")
+        elif self.get("layernorm-embedding"):
+            self.fields["model.block.embedding_norm"] = True
         learned = [side for side in ("encoder", "decoder") if self.get(f"{side}-learned-pos")]
         sides = ["decoder"] if language_model else ["encoder", "decoder"]
         if self.get("no-token-positional-embeddings"):

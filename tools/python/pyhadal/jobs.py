@@ -25,8 +25,8 @@ _POLL_SECONDS = 0.2
 
 
 class JobError(Refusal):
-    """A job that failed: the message is the program's last line. `exit_code`: the program's (docs/running.md#exit-codes-and-signals):
-    1 error, 2 bad config, 3 damaged, 4 not finite or diverged, 5 hang, 6 peer lost. `output`: the last lines that it printed."""
+    """A job that failed: the message is the program's last line. `exit_code`: the program's (docs/running.md#exit-codes-and-signals).
+    `output`: the last lines that it printed."""
 
     def __init__(self, message: str, exit_code: int, output: str):
         super().__init__(message, exit_code)

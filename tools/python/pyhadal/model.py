@@ -109,7 +109,7 @@ class ModelCommands:
             return Model.of(read_plain(path))
 
     def close(self) -> None:
-        """Ends the programs of this object. The next call starts new ones, with the best checkpoint of then."""
+        """Ends the programs of this object. The next call starts new ones, with the checkpoint that is best at that time."""
         services: "dict[Any, Service]" = self.__dict__.pop("_services", {})
         for service in services.values():
             service.close()

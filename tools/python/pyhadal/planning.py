@@ -62,7 +62,7 @@ def compare(base: "Config | Path", axes: "Mapping[str, Mapping[Any, Config | Pat
 
     `progress`: prints a line a run. `options`: of `hadal compare`, as `ranks=2, test_source="test.de", test_reference="test.en"`. The same call resumes runs
     that are not finished. Returns a row a run: its label on each axis, state, verdict, steps, loss and best_validation_nll in nats
-    a token, wall_seconds, directory. Raises Refusal, in the program's words, for a grid that is wrong; a run that fails is a row.
+    a token, wall_seconds, cpu_seconds, directory. Raises Refusal, in the program's words, for a grid that is wrong; a run that fails is a row.
     """
     require("pandas", "matplotlib", "jinja2", "sacrebleu")
     import pandas
