@@ -480,6 +480,14 @@ class LanguageModelTest(Folder):
             self.assertEqual(wanted.model, found.model)
             self.assert_equal_models(wanted, found)
 
+    def test_qwen3_with_biases_of_queries_keys_and_values(self):
+        plain = language_model("pre_ln", block={**LLAMA, "kv_heads": 2, "query_key_norm": True, "biases": "qkv"})
+        folder = self.folder()
+        write_huggingface(plain, folder)
+        back = read_huggingface(folder)
+        self.assert_equal_models(plain, back)
+        self.assertEqual(block_of(plain.model), block_of(back.model))
+
     def test_what_hadal_is_not_is_refused_by_name(self):
         cases = {
             "rope_type is 'yarn'": ("llama", {"change_config": lambda c: c["rope_parameters"].update(rope_type="yarn")}),
@@ -586,6 +594,15 @@ class EncoderAloneTest(Folder):
                 Path(again, "vocabulary.txt").write_bytes(plain.vocabularies["vocabulary.txt"])
                 for name, value in read_huggingface(again).weights.items():
                     np.testing.assert_array_equal(value, back.weights[name], name)
+
+    def test_a_modernbert_of_transformers_4_has_the_same_block(self):
+        plain, folder = self.encoder("pre_ln", block=self.MODERNBERT), self.folder()
+        write_huggingface(plain, folder)
+        path = Path(folder, "config.json")
+        config = json.loads(path.read_text("utf-8"))
+        del config["layer_types"], config["rope_parameters"]
+        path.write_text(json.dumps(config), "utf-8")
+        self.assertEqual(block_of(plain.model), block_of(read_huggingface(folder).model))
 
     def test_models_of_transformers(self):
         torch.manual_seed(5)
