@@ -88,6 +88,8 @@ class ConfigTest(unittest.TestCase):
             Path(file).write_text("model {\n  heads: 4\n  dropout: 1.5 }", "utf-8")
             with self.assertRaisesRegex(pyhadal.Refusal, r"x.textproto:3:3: model.dropout = 1.5 is not allowed"):
                 pyhadal.Config(file)
+            Path(file).write_text("seed: 0x10 instruments { enabled: 0 } learning_rate { peak: 1f }", "utf-8")
+            self.assertEqual(repr(pyhadal.Config(file).values()), "{'seed': 16, 'instruments.enabled': False, 'learning_rate.peak': 1.0}")
         self.assertFalse(hasattr(config.model, "dropuot"))
         with self.assertRaisesRegex(pyhadal.Refusal, "model is a group"):
             config.model = 3
