@@ -311,8 +311,6 @@ class ImportTest(Folder):
 
 # transformers 4.44 has no width of a head in Llama.
 WIDE = {"head_width": 6} if hasattr(transformers, "Qwen3Config") and hasattr(transformers, "ModernBertConfig") else {}
-if not WIDE:
-    print(f"[  SKIPPED ] Llama's width of a head, Qwen3, ModernBERT (transformers {transformers.__version__})", flush=True)
 LANGUAGE_MODELS = {
     "llama": {"block": LLAMA},
     "llama, shared keys, biases": {"block": {**LLAMA, **WIDE, "kv_heads": 2, "biases": "qkv", "activation": "gelu"}, "sharing": "none"},
@@ -683,4 +681,6 @@ class EncoderAloneTest(Folder):
 
 
 if __name__ == "__main__":
+    if not WIDE:
+        print(f"[  SKIPPED ] Llama's width of a head, Qwen3, ModernBERT (transformers {transformers.__version__})", flush=True)
     unittest.main(buffer=True)
