@@ -1,10 +1,8 @@
 #!/usr/bin/env bash
 # CTranslate2 4.8.5: translate_batch's default min_decoding_length=1 takes </s> out of the softmax of the first step, so that its score is
 # higher than the model's log-probability of the same tokens (score_batch). With min_decoding_length=0 the two agree.
-set -euo pipefail
-folder=$(mktemp -d); trap 'rm -rf "$folder"' EXIT
-python3 -m venv "$folder/python"
-"$folder/python/bin/pip" install --quiet --disable-pip-version-check ctranslate2==4.8.5
+. "$(dirname "$0")/support.sh"
+packages ctranslate2==4.8.5
 cat > "$folder/show.py" <<'PYTHON'
 import sys
 
@@ -61,4 +59,4 @@ print(f"CTranslate2 {ctranslate2.__version__}; expected: equal scores; seen: the
 sys.exit(not (differ[0] > 1e-4 and differ[1] < 1e-4))
 PYTHON
 mkdir "$folder/model"
-"$folder/python/bin/python" "$folder/show.py" "$folder/model"
+check "$python" "$folder/show.py" "$folder/model"

@@ -2,11 +2,9 @@
 # CTranslate2 4.8.5: its converter takes models of transformers whose settings it, or the program, then ignores, without a message. Llama 3.1's
 # scaling of positions has no effect: the log-probabilities are those of the model without it. hidden_act of Llama and Qwen3 is always silu.
 # GPT-2's layer_norm_epsilon, scale_attn_weights and scale_attn_by_inverse_layer_idx are always the defaults.
-set -euo pipefail
-folder=$(mktemp -d); trap 'rm -rf "$folder"' EXIT
-python3 -m venv "$folder/python"
-"$folder/python/bin/pip" install --quiet --no-compile --disable-pip-version-check ctranslate2==4.8.5 transformers==5.24.0 torch==2.15.0
-"$folder/python/bin/python" - "$folder" 2> /dev/null <<'PYTHON'
+. "$(dirname "$0")/support.sh"
+packages ctranslate2==4.8.5 transformers==5.24.0 torch==2.15.0
+check "$python" - "$folder" <<'PYTHON'
 import sys
 
 import ctranslate2

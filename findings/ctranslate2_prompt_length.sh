@@ -1,12 +1,10 @@
 #!/usr/bin/env bash
 # CTranslate2 4.8.5, Generator.generate_batch: include_prompt_in_result, which says what is returned, changes what is generated. With its
 # default, true, the prompt's tokens count in max_length, and the score of the new tokens is divided by the length with the prompt.
-set -euo pipefail
-folder=$(mktemp -d); trap 'rm -rf "$folder"' EXIT
-python3 -m venv "$folder/python"
-"$folder/python/bin/pip" install --quiet --disable-pip-version-check ctranslate2==4.8.5
+. "$(dirname "$0")/support.sh"
+packages ctranslate2==4.8.5
 mkdir "$folder/model"
-"$folder/python/bin/python" - "$folder/model" <<'PYTHON'
+check "$python" - "$folder/model" <<'PYTHON'
 import sys
 
 import ctranslate2

@@ -2,11 +2,9 @@
 # datasets 5.2.0: two iterators of one concatenated IterableDataset share their place. So its columns, read side by side, are not those of
 # the same rows, and rows are missing, without an error: of three corpora the second's sources stand beside the third's targets. The columns
 # of a concatenated Dataset, and of other streams, belong together. (interleave_datasets mixes streams up likewise, but not at every run.)
-set -euo pipefail
-folder=$(mktemp -d); trap 'rm -rf "$folder"' EXIT
-python3 -m venv "$folder/python"
-"$folder/python/bin/pip" install --quiet --disable-pip-version-check datasets==5.2.0 pyarrow==26.0.1
-HF_HOME=$folder HF_HUB_OFFLINE=1 "$folder/python/bin/python" - <<'PYTHON'
+. "$(dirname "$0")/support.sh"
+packages datasets==5.2.0 pyarrow==26.0.1
+HF_HOME=$folder HF_HUB_OFFLINE=1 check "$python" - <<'PYTHON'
 import sys
 
 import datasets

@@ -3,11 +3,9 @@
 # state in memory is spent by its first use: a run that goes back to it a second time (after a second spike of the loss) reads from other
 # places of the interleaved datasets, some samples twice and others never, and nothing is printed. get_state returns a copy, and the
 # iterators of other datasets (shuffled, mixed, packed, filtered, batched) leave a state as it is.
-set -euo pipefail
-folder=$(mktemp -d); trap 'rm -rf "$folder"' EXIT
-python3 -m venv "$folder/python"
-"$folder/python/bin/pip" install --quiet --no-compile --disable-pip-version-check grain==0.2.18 numpy==2.4.6
-HOME=$folder "$folder/python/bin/python" - 2> "$folder/messages" <<'PYTHON'
+. "$(dirname "$0")/support.sh"
+packages grain==0.2.18 numpy==2.4.6
+HOME=$folder check "$python" - <<'PYTHON'
 import importlib.metadata
 import itertools
 import sys

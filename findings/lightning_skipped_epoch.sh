@@ -3,11 +3,8 @@
 # that falls on the last batch of an epoch loses the next epoch. Lightning resumes in epoch 1, and restores the loader to where epoch 0
 # ended; so epoch 1 has no batch, and the run ends with epochs - 1 epochs of updates, without a message. A checkpoint in the middle of an
 # epoch is resumed rightly, one that is saved at an epoch's end (the default) too, and a plain DataLoader has all of epoch 1.
-set -euo pipefail
-folder=$(mktemp -d); trap 'rm -rf "$folder"' EXIT
-python3 -m venv "$folder/python"
-"$folder/python/bin/pip" install --quiet --no-compile --disable-pip-version-check \
-  lightning==2.6.6 torchdata==0.11.0 torch==2.15.0 numpy==2.4.6
+. "$(dirname "$0")/support.sh"
+packages lightning==2.6.6 torchdata==0.11.0 torch==2.15.0 numpy==2.4.6
 cat > "$folder/train.py" <<'PYTHON'
 import logging
 import os
@@ -60,4 +57,4 @@ for loader, every in ((DataLoader, 6), (StatefulDataLoader, 4), (StatefulDataLoa
     print(f"{loader.__name__}, checkpoint after {every} batches: batches of epochs 0, 1, 2 after the resume: expected {expected}, seen {batches}")
 sys.exit(seen != {(DataLoader, 6): [0, 6, 6], (StatefulDataLoader, 4): [2, 6, 6], (StatefulDataLoader, 6): [0, 0, 6]})
 PYTHON
-HOME=$folder CUDA_VISIBLE_DEVICES='' OMP_NUM_THREADS=1 "$folder/python/bin/python" -W ignore "$folder/train.py" "$folder" 2> "$folder/messages"
+HOME=$folder CUDA_VISIBLE_DEVICES='' OMP_NUM_THREADS=1 check "$python" -W ignore "$folder/train.py" "$folder"

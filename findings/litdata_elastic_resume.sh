@@ -3,11 +3,8 @@
 # such resume is right. But the checkpoint after it has two places: sample_in_epoch, of the epoch, and num_samples_yielded, which counts from
 # the resume only. A resume with the same num_workers as that checkpoint's goes by the second one: what was read since the change is read
 # again and other samples are left out, without a message. A resume with yet another number goes by the first one, and is right.
-set -euo pipefail
-folder=$(mktemp -d); trap 'rm -rf "$folder"' EXIT
-python3 -m venv "$folder/python"
-"$folder/python/bin/pip" install --quiet --no-compile --disable-pip-version-check \
-  litdata==0.2.76 torch==2.15.0 torchvision==0.29.2 numpy==2.4.6
+. "$(dirname "$0")/support.sh"
+packages litdata==0.2.76 torch==2.15.0 torchvision==0.29.2 numpy==2.4.6
 cat > "$folder/stream.py" <<'PYTHON'
 import importlib.metadata
 import itertools
@@ -48,4 +45,4 @@ if __name__ == "__main__":
               f"second checkpoint: sample_in_epoch {places[0]}, num_samples_yielded {places[1]}")
     sys.exit(seen != {(2, 2, 2): True, (2, 3, 2): True, (2, 3, 3): False})
 PYTHON
-HOME=$folder OMP_NUM_THREADS=1 "$folder/python/bin/python" -W ignore "$folder/stream.py" "$folder/data" 2> "$folder/messages"
+HOME=$folder OMP_NUM_THREADS=1 check "$python" -W ignore "$folder/stream.py" "$folder/data"

@@ -2,11 +2,9 @@
 # lm-eval 0.4.13: loglikelihood_rolling (wikitext's and other perplexities) puts the start token before a text, and the tokenizer that adds one
 # by itself, as Llama's do, puts a second one behind it: the second counts as text, with its log-probability, and every token is read behind two.
 # add_bos_token=False gives the log-probability of the text behind one start token.
-set -euo pipefail
-folder=$(mktemp -d); trap 'rm -rf "$folder"' EXIT
-python3 -m venv "$folder/python"
-"$folder/python/bin/pip" install --quiet --no-compile --disable-pip-version-check lm-eval==0.4.13 transformers==5.24.0 torch==2.15.0 accelerate==1.15.0
-"$folder/python/bin/python" - "$folder/model" 2> /dev/null <<'PYTHON'
+. "$(dirname "$0")/support.sh"
+packages lm-eval==0.4.13 transformers==5.24.0 torch==2.15.0 accelerate==1.15.0
+check "$python" - "$folder/model" <<'PYTHON'
 import importlib.metadata
 import sys
 

@@ -3,11 +3,9 @@
 # merge_and_unload then adds it to the one table twice. Tied tables are known by the names embed_tokens and lm_head: of GPT-2 (wte) and BERT
 # (word_embeddings) the output keeps the old table until the merge, with ensure_weight_tying as without, and no merge warns. The merged
 # model of each gives other logits than the model that was trained.
-set -euo pipefail
-folder=$(mktemp -d); trap 'rm -rf "$folder"' EXIT
-python3 -m venv "$folder/python"
-"$folder/python/bin/pip" install --quiet --no-compile --disable-pip-version-check peft==0.21.2 transformers==5.24.0 torch==2.15.0
-"$folder/python/bin/python" - <<'PYTHON'
+. "$(dirname "$0")/support.sh"
+packages peft==0.21.2 transformers==5.24.0 torch==2.15.0
+check "$python" - <<'PYTHON'
 import sys
 import warnings
 

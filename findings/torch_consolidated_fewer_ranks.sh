@@ -4,10 +4,8 @@
 # file of the folder, in the directory's order: old rows lie over new ones, without an error. So a job that saves into "latest", and goes on
 # with fewer nodes, publishes and resumes from weights that no step had. FileSystemReader, of the default format, reads the right files. As
 # the directory's order is chance, six folders are tried, with other names of files in each.
-set -euo pipefail
-folder=$(mktemp -d); trap 'rm -rf "$folder"' EXIT
-python3 -m venv "$folder/python"
-"$folder/python/bin/pip" install --quiet --no-compile --disable-pip-version-check torch==2.15.0 safetensors==0.8.0 numpy==2.4.6
+. "$(dirname "$0")/support.sh"
+packages torch==2.15.0 safetensors==0.8.0 numpy==2.4.6
 cat > "$folder/save.py" <<'PYTHON'
 import sys
 
@@ -60,6 +58,6 @@ sys.exit([100, 200] not in seen["consolidated"] or seen["FileSystemReader"] != [
 PYTHON
 export HOME=$folder CUDA_VISIBLE_DEVICES='' OMP_NUM_THREADS=1
 for ranks in "4 100" "1 200"; do
-  "$folder/python/bin/torchrun" --standalone --nproc-per-node="${ranks% *}" "$folder/save.py" "$folder" "${ranks#* }" 2>> "$folder/messages"
+  quiet "$folder/python/bin/torchrun" --standalone --nproc-per-node="${ranks% *}" "$folder/save.py" "$folder" "${ranks#* }" 2>> "$folder/messages"
 done
-"$folder/python/bin/python" "$folder/show.py" "$folder" 2> /dev/null
+check "$python" "$folder/show.py" "$folder"

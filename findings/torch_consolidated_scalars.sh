@@ -2,11 +2,9 @@
 # PyTorch 2.15.0: a checkpoint of torch.distributed.checkpoint that is written as safetensors and consolidated has 0 in place of every
 # parameter without dimensions (a gain of ReZero, a temperature, CLIP's logit_scale), without an error or a warning. Names, shapes and sizes
 # are right, and so are the shards beside it. Such a model loads and computes something else: with a gain of 0 its layers are identities.
-set -euo pipefail
-folder=$(mktemp -d); trap 'rm -rf "$folder"' EXIT
-python3 -m venv "$folder/python"
-"$folder/python/bin/pip" install --quiet --no-compile --disable-pip-version-check torch==2.15.0 safetensors==0.8.0 numpy==2.4.6
-HOME=$folder CUDA_VISIBLE_DEVICES='' "$folder/python/bin/python" - "$folder" <<'PYTHON'
+. "$(dirname "$0")/support.sh"
+packages torch==2.15.0 safetensors==0.8.0 numpy==2.4.6
+HOME=$folder CUDA_VISIBLE_DEVICES='' check "$python" - "$folder" <<'PYTHON'
 import sys
 
 import torch

@@ -2,10 +2,8 @@
 # PyTorch 2.15.0: the converters of torch.distributed.checkpoint drop an optimizer's moments. Keys that are numbers become strings in a
 # distributed checkpoint, an optimizer's state has a number for each parameter, and load_state_dict takes what has another key for state of
 # no parameter. So Adam starts again at its first step, with the learning rate of the resumed one, and nothing is printed.
-set -euo pipefail
-folder=$(mktemp -d); trap 'rm -rf "$folder"' EXIT
-python3 -m venv "$folder/python"
-"$folder/python/bin/pip" install --quiet --no-compile --disable-pip-version-check torch==2.15.0 numpy==2.4.6
+. "$(dirname "$0")/support.sh"
+packages torch==2.15.0 numpy==2.4.6
 export HOME=$folder CUDA_VISIBLE_DEVICES=''
 cat > "$folder/train.py" <<'PYTHON'
 import sys
@@ -51,8 +49,8 @@ print(f"steps that AdamW counts: expected 102, seen {seen['back']} (without the 
 print(f"largest difference of a weight after the two steps, of which each moves it by at most 0.1: {(weights['back'] - weights['saved']).abs().max():.3f}")
 sys.exit(bool(printed) or seen != {"saved": 102, "back": 2})
 PYTHON
-convert() { "$folder/python/bin/python" -m torch.distributed.checkpoint.format_utils "$@"; }
-"$folder/python/bin/python" "$folder/train.py" "$folder" save
-convert torch_to_dcp "$folder/saved.pt" "$folder/distributed" > "$folder/out" 2>&1
-convert dcp_to_torch "$folder/distributed" "$folder/back.pt" >> "$folder/out" 2>&1
-"$folder/python/bin/python" "$folder/train.py" "$folder" show
+convert() { quiet "$python" -m torch.distributed.checkpoint.format_utils "$@"; }
+"$python" "$folder/train.py" "$folder" save
+convert torch_to_dcp "$folder/saved.pt" "$folder/distributed"
+convert dcp_to_torch "$folder/distributed" "$folder/back.pt"
+check "$python" "$folder/train.py" "$folder" show

@@ -3,10 +3,8 @@
 # resume, so its samples are trained on twice. The state has the flag that the worker has ended, and the worker is asked for data all the
 # same. A dataset that counts from 0 again at its end, as the iterable dataset in the documentation does, then gives all of its part.
 # Workers of equal parts end together, so a short test does not show it; of shards of unequal lengths one ends long before the others.
-set -euo pipefail
-folder=$(mktemp -d); trap 'rm -rf "$folder"' EXIT
-python3 -m venv "$folder/python"
-"$folder/python/bin/pip" install --quiet --no-compile --disable-pip-version-check torchdata==0.11.0 torch==2.15.0 numpy==2.4.6
+. "$(dirname "$0")/support.sh"
+packages torchdata==0.11.0 torch==2.15.0 numpy==2.4.6
 cat > "$folder/load.py" <<'PYTHON'
 import importlib.metadata
 import sys
@@ -57,4 +55,4 @@ if __name__ == "__main__":
               f"seen {samples}, {repeated} twice")
     sys.exit(seen != {4: (0, 40, False), 7: (10, 40, True)})
 PYTHON
-HOME=$folder OMP_NUM_THREADS=1 "$folder/python/bin/python" "$folder/load.py"
+HOME=$folder OMP_NUM_THREADS=1 check "$python" "$folder/load.py"

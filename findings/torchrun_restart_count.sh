@@ -3,10 +3,8 @@
 # restarts of the worker group. Each node counts the failures of its own workers; a restart that another node's failure asks for does not
 # count. So ranks that load a checkpoint if the count is not 0 start together with ranks that begin anew, and log folders named by it are
 # shared. Open as an issue of PyTorch since 2023 (108158). Two agents on this machine stand for two nodes.
-set -euo pipefail
-folder=$(mktemp -d); trap 'rm -rf "$folder"' EXIT
-python3 -m venv "$folder/python"
-"$folder/python/bin/pip" install --quiet --no-compile --disable-pip-version-check torch==2.15.0 numpy==2.4.6
+. "$(dirname "$0")/support.sh"
+packages torch==2.15.0 numpy==2.4.6
 cat > "$folder/work" <<'WORK'
 #!/usr/bin/env bash
 # At the first start the worker of the second node fails, and that of the first is at work; at the next one both are done at once.
@@ -18,12 +16,15 @@ exit 3
 WORK
 chmod +x "$folder/work"
 export HOME=$folder CUDA_VISIBLE_DEVICES='' OMP_NUM_THREADS=1
-port=$("$folder/python/bin/python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 for node in 0 1; do
   NODE=$node "$folder/python/bin/torchrun" --nnodes=2 --nproc-per-node=1 --max-restarts=3 --rdzv-backend=c10d --rdzv-id=job --rdzv-endpoint="127.0.0.1:$port" \
     --local-addr=127.0.0.1 --no-python "$folder/work" > "$folder/out.$node" 2>&1 &
 done
 wait
-"$folder/python/bin/python" -c 'import torch; print("PyTorch", torch.__version__, "torchrun: two nodes; the worker of the second fails once, the job restarts")'
-for node in 0 1; do echo "TORCHELASTIC_RESTART_COUNT of node $node: expected 0 1, seen $(paste -sd ' ' "$folder/node.$node")"; done
-[ "$(paste -sd ' ' "$folder/node.0")" = '0 0' ] && [ "$(paste -sd ' ' "$folder/node.1")" = '0 1' ]
+"$python" -c 'import torch; print("PyTorch", torch.__version__, "torchrun: two nodes; the worker of the second fails once, the job restarts")'
+for node in 0 1; do
+  seen[node]=$(paste -sd ' ' "$folder/node.$node") || { cat "$folder/out.$node" >&2; exit 2; }
+  echo "TORCHELASTIC_RESTART_COUNT of node $node: expected 0 1, seen ${seen[node]}"
+done
+check test "${seen[*]}" = '0 0 0 1'

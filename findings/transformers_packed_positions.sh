@@ -2,11 +2,9 @@
 # transformers 5.24.0: two texts packed in one row, whose position_ids restart, are kept apart only if no cache is made. With use_cache=True, the
 # default of every model's config, and with an attention mask of ones, the second text sees the first one. Nothing is printed. The loss
 # of a packed row is then another one.
-set -euo pipefail
-folder=$(mktemp -d); trap 'rm -rf "$folder"' EXIT
-python3 -m venv "$folder/python"
-"$folder/python/bin/pip" install --quiet --no-compile --disable-pip-version-check transformers==5.24.0 torch==2.15.0
-"$folder/python/bin/python" - <<'PYTHON'
+. "$(dirname "$0")/support.sh"
+packages transformers==5.24.0 torch==2.15.0
+check "$python" - <<'PYTHON'
 import sys
 
 import torch

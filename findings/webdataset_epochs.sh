@@ -2,11 +2,9 @@
 # webdataset 1.0.2: WebDataset(shardshuffle=…) draws one seed when it is made and shuffles the shards by it anew for each epoch, so every
 # epoch has the same order of shards. With with_epoch(n) of fewer samples than there are, every epoch begins with the same shards and ends
 # before the others: their samples are never trained on, without a message. With detshuffle=True the order is another one in each epoch.
-set -euo pipefail
-folder=$(mktemp -d); trap 'rm -rf "$folder"' EXIT
-python3 -m venv "$folder/python"
-"$folder/python/bin/pip" install --quiet --no-compile --disable-pip-version-check webdataset==1.0.2 numpy==2.4.6
-HOME=$folder "$folder/python/bin/python" -W ignore - "$folder" <<'PYTHON'
+. "$(dirname "$0")/support.sh"
+packages webdataset==1.0.2 numpy==2.4.6
+HOME=$folder check "$python" -W ignore - "$folder" <<'PYTHON'
 import os
 import sys
 

@@ -84,15 +84,15 @@ class Ladder:
 
     def train(self, key):
         run = self.folder / "runs" / "-".join(map(str, key))
-        start = time.time()
         code = subprocess.run([self.hadal, "train", "configs/language_model/base.textproto", *settings(self.folder, *key), "--run-dir", run,
-                               "--stop-after", f"{max(60, self.deadline - start):.0f}s"], cwd=ROOT, stdout=subprocess.DEVNULL).returncode
+                               "--stop-after", f"{max(60, self.deadline - time.time()):.0f}s"], cwd=ROOT, stdout=subprocess.DEVNULL).returncode
         if code == 85:
             return None
         if code not in (0, 4):
             sys.exit(f"{run}: exit code {code}")
-        validations = [event for event in events_of(run) if event["event"] == "validation"]
-        row = dict(key=key, nll=validations[-1]["nll"] if code == 0 else None, seconds=round(time.time() - start),
+        events = events_of(run)  # of all sessions
+        nll = [event["nll"] for event in events if event["event"] == "validation"][-1] if code == 0 else None
+        row = dict(key=key, nll=nll, seconds=round(sum(event["step_seconds"] for event in events if event["event"] == "step")),
                    commit=re.search(r"^commit +(\S+)", subprocess.run([self.hadal, "--build-info"], capture_output=True, text=True).stdout, re.M)[1])
         shutil.rmtree(run)
         return row
@@ -192,7 +192,7 @@ def of_best(found, group):
 
 
 def table(rows):
-    print(f"# commits {', '.join(sorted({row['commit'] for row in rows}))}; {sum(row['seconds'] for row in rows) / 3600:.1f} hours of runs, waiting for a core included\n"
+    print(f"# commits {', '.join(sorted({row['commit'] for row in rows}))}; {sum(row['seconds'] for row in rows) / 3600:.1f} hours of steps, waiting for a core included\n"
           "# nll of held-out text; ±: standard deviation over seeds; better, worse: than Pre-LN, beyond twice the paired deviation\n"
           "| layers | d_model | optimizer | method | best rate | nll | seeds | beside Pre-LN | all rates of seed 1 |\n" + "|---" * 9 + "|")
     found = nlls(rows)

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from hadal_torch.model import PAD, Model
+from hadal_torch.model import PAD
 from hadal_torch.tensors import read_safetensors
-from methods import METHODS, SourceWidth
+from methods import METHODS, Checked, SourceWidth
 
 FLOOR = 1e-5  # relative error that is always allowed
 MULTIPLE = 4  # … and as a multiple of PyTorch's own in float32
@@ -74,7 +74,7 @@ def residuals_of(case):
 
 
 def model_of(case, weights, dtype):
-    kind = SourceWidth if case["model"]["base_width"] else Model
+    kind = SourceWidth if case["model"]["base_width"] else Checked
     return kind(case["model"], weights, residuals_of(case), dtype)
 
 

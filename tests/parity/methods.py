@@ -13,6 +13,47 @@ from hadal_torch.model import Model, Residual
 from hadal_torch.plain import position_table
 
 
+class Checked(Model):
+    """With Admin's profile, and PyTorch's own adaptive softmax, which has no tied weights."""
+
+    profile = None  # while profiling: name → omega
+
+    def profiled(self, sentences):
+        """name → omega, as Admin's code finds it in one forward pass: 1, then sqrt(Var(omega x) + Var(F(x))), per stack."""
+        self.profile = {}
+        with torch.no_grad():
+            self.loss(sentences)
+        return self.profile
+
+    def encode(self, x, source, source_mask):
+        self.real, self.next_omega = source != self.padding, 1.0
+        return super().encode(x, source, source_mask)
+
+    def decode(self, target_input, encoder_output, source_mask):
+        self.real, self.next_omega = target_input != self.padding, 1.0
+        return super().decode(target_input, encoder_output, source_mask)
+
+    def sublayer(self, x, residual, layer, norm, branch, layer_input=None):
+        if self.profile is None:
+            return super().sublayer(x, residual, layer, norm, branch, layer_input)
+        omega, y = self.next_omega, branch(x)
+        self.profile[f"{layer}.{self.MODULES[norm]}.omega"] = omega
+        carried, added = (value[self.real].var(unbiased=False).item() for value in (omega * x, y))
+        self.next_omega = math.sqrt(carried + added)
+        return self.norm(omega * x + y, f"{layer}.{norm}")
+
+    def log_softmax(self, x):
+        if not self.cutoffs or self.ties_bands:
+            return super().log_softmax(x)
+        softmax = torch.nn.AdaptiveLogSoftmaxWithLoss(
+            x.shape[1], self.settings["target_vocabulary"], self.cutoffs, div_value=self.settings["adaptive_factor"])
+        softmax.head.weight = self.get_parameter("decoder.adaptive_softmax.head.weight")
+        for c in range(len(self.cutoffs)):
+            for ours, theirs in ((0, 0), (2, 1)):
+                softmax.tail[c][theirs].weight = self.get_parameter(f"decoder.adaptive_softmax.tail.{c}.{ours}.weight")
+        return softmax.log_prob(x)
+
+
 class SourceWidth(Model):
     """A model m = d / base times wider than its base in the parameters of CompleteP's code (EleutherAI/nanoGPT-mup, branch completep):
     tables T whose deviation does not depend on m, embedded with a constant factor; logits (last norm of x) Tᵀ / m. hadal's

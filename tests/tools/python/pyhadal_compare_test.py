@@ -149,7 +149,7 @@ class CompareTest(unittest.TestCase):
         self.assertIn("(5.000 on these sentences)", table.note)
         self.assertNotIn("bleu", compare.tables(comparison))
         self.assertEqual(self.shown(comparison, "runs")[0][:8] + self.shown(comparison, "runs")[0][10:],
-                         ["method=a,depth=6", "done", "2", "–", "4.500", "2", "0.500", "trains", "2k", "1.000", "0.500"])
+                         ["method=a,depth=6", "done", "2", "–", "4.500", "2", "0.500", "trains", "2.00k", "1.000", "0.500"])
 
     def test_further_axes_have_tables_of_their_own(self):
         grid = self.grid(method=["a"], depth=["6"], warmup=["none", "40"])
@@ -202,6 +202,7 @@ class CompareTest(unittest.TestCase):
         self.assertFalse(any(cell.best for row in tables["bleu"].rows for cell in row))
         for name in ("nll", "bleu"):
             self.assertIn("Column 6: the runs made 91 to 113 steps", tables[name].note)
+        self.assertNotIn("best.", tables["nll"].note)  # that table names none
         self.assertEqual({result.get("p_value") for result in compare.to_json(comparison)["results"]}, {None})
         self.assertIn("method=a,depth=6: was cut by run_minutes at step 91", compare.troubles(comparison))
 
@@ -232,7 +233,9 @@ class CompareTest(unittest.TestCase):
     def test_every_table_is_a_csv_and_a_latex_file_and_the_page_is_one_file(self):
         reference, good, bad = systems(60, 0)
         grid = self.grid()
-        grid.add("a", "6", translation=bad, nll=4.0 + 1 / 3)
+        cell = grid.add("a", "6", translation=bad, nll=4.0 + 1 / 3)
+        with open(os.path.join(self.folder, cell["directory"], "metrics.jsonl"), "a", encoding="utf-8") as file:
+            file.write('{"event":"validation","step":2,"nll":null}\n')
         grid.add("b", "6", translation=good, nll=5.2, verdict="fails", diagnoses=[VANISH])
         grid.load(reference)
         with contextlib.redirect_stdout(io.StringIO()) as out:
@@ -242,6 +245,8 @@ class CompareTest(unittest.TestCase):
         self.assertEqual(names, sorted(f"{name}.{kind}" for name in ("bleu", "instruments", "nll", "runs") for kind in ("csv", "tex")))
         with open(os.path.join(self.folder, "tables", "nll.csv"), encoding="utf-8") as file:
             self.assertEqual(float(list(csv.reader(file))[1][1]), 4.0 + 1 / 3)
+        whole = json.loads(Path(self.folder, "comparison.json").read_text("utf-8"), parse_constant=self.fail)
+        self.assertEqual(whole["cells"][0]["validation_nll"], [[2, 4.0 + 1 / 3], [2, None]])
         page = Path(self.folder, "comparison.html").read_text("utf-8")
         for absent in ("<script", "<link", "src=", "<methods>"):
             self.assertNotIn(absent, page)
@@ -270,8 +275,8 @@ class CompareTest(unittest.TestCase):
 
 
 class PicturesTest(unittest.TestCase):
-    def test_curves_are_merged_where_all_have_a_point(self):
-        merged = compare_pictures.merge([(np.array([1.0, 2, 3]), np.array([1.0, 2, 3])), (np.array([2.0, 3, 4]), np.array([4.0, 3, 9]))])
+    def test_curves_are_merged_where_all_are_drawn(self):
+        merged = compare_pictures.merge([(np.array([1.0, 2, 3]), np.array([1.0, 2, 3])), (np.array([2.0, 4, 6]), np.array([4.0, 2, np.nan]))])
         self.assertEqual([list(values) for values in merged], [[2, 3], [3, 3], [2, 3], [4, 3]])
 
     def test_a_loss_that_explodes_leaves_the_picture_to_the_others(self):

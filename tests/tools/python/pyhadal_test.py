@@ -51,11 +51,12 @@ class RunTest(unittest.TestCase):
 
     def test_frames(self):
         events = [{"event": "run", "encoder_sublayers": 2}, *STEPS, {"event": "validation", "step": 3, "nll": 2.5, "bleu": 7.0},
-                  {"event": "sample", "step": 3, "text": "a"}, {"event": "diagnosis", "step": 2, "text": "d"}, *DEPTH]
+                  {"event": "sample", "step": 3, "text": "a"}, {"event": "diagnosis", "step": 2, "text": "d"}, {"event": "lost", "loss": None}, *DEPTH]
         run = pyhadal.Run(make_run(self.path, events))
         self.assertEqual(list(run.metrics["step"]), [1, 2, 3])
         self.assertEqual(list(run.metrics["loss"]), [event["loss"] for event in STEPS])  # the same bits
         self.assertEqual(list(run.metrics["nll"].isna()), [False, True, False])
+        self.assertEqual(run.events("lost")["loss"].dtype, float)
         self.assertEqual(run.validations.to_dict("records"), [{"step": 3, "nll": 2.5, "bleu": 7.0}])
         self.assertEqual((list(run.samples["text"]), list(run.diagnoses["text"]), len(run.warnings)), (["a"], ["d"], 0))
         steps, values = run.depth("output")
@@ -68,15 +69,16 @@ class RunTest(unittest.TestCase):
         self.assertEqual(len(pyhadal.read_metrics(self.path)), 3)
         self.assertEqual(len(pyhadal.Run(os.path.join(self.path, "metrics.jsonl")).metrics), 3)
         make_run(self.path, STEPS, unfinished='{"event":"st\n{"event":"step","step":4}\n')
-        with self.assertRaisesRegex(pyhadal.Refusal, "metrics.jsonl:4: not a JSON object"):
+        with self.assertRaisesRegex(pyhadal.Refusal, "metrics.jsonl:4: not a JSON object; .*: remove line 4"):
             pyhadal.read_metrics(self.path)
         with self.assertRaisesRegex(pyhadal.Refusal, "is .*gone a run directory"):
             pyhadal.Run(os.path.join(self.scratch.name, "gone"))
 
     def test_config(self):
         text = '''# a comment { "
-            model { method: deepnorm encoder_layers: 6 residual { encoder { gain: 0.5 } } tied: true }
-            data { train: "a \\"b\\" # {" train: "c" } stop { steps: 10 }'''
+            model { method: deepnorm encoder_layers: 6 residual { encoder { gain: 0.5 } } tied: t }
+            data { train: "a \\"b\\" # {" train: "" # of two parts
+            'c' } stop { steps: 0xA }'''
         wanted = {"model.method": "deepnorm", "model.encoder_layers": 6, "model.residual.encoder.gain": 0.5, "model.tied": True,
                   "data.train": ['a "b" # {', "c"], "stop.steps": 10}
         self.assertEqual(parse_config(text), wanted)
@@ -125,8 +127,8 @@ class TableTest(unittest.TestCase):
 
 class PlotTest(unittest.TestCase):
     def test_axes_have_titles_and_names_are_escaped(self):
-        svg = plot.lines([plot.Series("a<b", [1, 2], [3, 4]), plot.Series("c", [1, 2], [3, np.nan], 1)], "Loss", "step", "nats")
-        self.assertLessEqual({"Loss", "step", "nats", "a<b", "c (1 not finite)"}, set(texts(svg)))
+        svg = plot.lines([plot.Series("_a$<$b", [1, 2], [3, 4]), plot.Series("c", [1, 2], [3, np.nan], 1)], "Loss $<$", "step", "nats")
+        self.assertLessEqual({"Loss $<$", "step", "nats", "\u200b_a$<$b", "c (1 not finite)"}, set(texts(svg)))
         self.assertIn("var(--ink", svg)
         self.assertNotIn("var(", plot.standalone(svg, dark=True))
 
@@ -153,14 +155,14 @@ class PlotTest(unittest.TestCase):
         self.assertTrue((np.diff(thin_x) > 0).all())
 
     def test_depth_maps_share_a_scale(self):
-        maps = [plot.DepthMap("a", [1, 2], np.array([[1e-3, 1.0], [np.nan, np.inf]]), 1), plot.DepthMap("b", [1], np.ones((1, 2)))]
+        maps = [plot.DepthMap("$a$", [1, 2], np.array([[1e-3, 1.0], [np.nan, np.inf]]), 1), plot.DepthMap("b", [1], np.ones((1, 2)))]
         svg = plot.depth_maps(maps, "Output", "‖x‖")
-        self.assertLessEqual({"Output", "‖x‖", "a", "b", "recorded step", "sublayer, encoder then decoder"}, set(texts(svg)))
+        self.assertLessEqual({"Output", "‖x‖", "$a$", "b", "recorded step", "sublayer, encoder then decoder"}, set(texts(svg)))
         self.assertEqual(len(list(xml.fromstring(svg).iter(SVG + "image"))), 3)  # both maps and the scale
 
     def test_bars_and_timelines_name_what_they_draw(self):
-        svg = plot.stacked_bars(["s0", "s1"], ["forward", "gain"], ["#123456", "#654321"], [[2, -1], [3, 0]], "Where", "ms", ["1 ms"])
-        self.assertLessEqual({"Where", "ms", "s0", "s1", "forward", "gain", "1 ms"}, set(texts(svg)))
+        svg = plot.stacked_bars(["$s$", "s1"], ["forward", "gain"], ["#123456", "#654321"], [[2, -1], [3, 0]], "Where", "ms", ["1 ms"])
+        self.assertLessEqual({"Where", "ms", "$s$", "s1", "forward", "gain", "1 ms"}, set(texts(svg)))
         rows = [(f"rank {i}", [(0, 1e-3, 0, "F0"), (1e-3, 2e-3, 1, "")]) for i in range(100)]
         shown = texts(plot.timeline([("forward", "#123456"), ("wait", "#654321"), ("unused", "#000000")], rows, "A step"))
         self.assertLessEqual({"A step (64 of 100 ranks)", "rank 0", "rank 99", "forward", "wait"}, set(shown))
@@ -194,8 +196,10 @@ class CommandTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as scratch:
             run = make_run(os.path.join(scratch, "run"), STEPS)
             svg = os.path.join(scratch, "x.svg")
-            self.assertEqual(self.start("curve", run, "--svg", svg), (0, ""))
-            self.assertTrue(os.path.getsize(svg))
+            twin = make_run(os.path.join(scratch, "twin", "run"), STEPS)
+            self.assertEqual(self.start("curve", run, twin, "--svg", svg), (0, ""))
+            for picture in (Path(svg).read_text("utf-8"), pyhadal.Run(run).plot("loss", pyhadal.Run(twin)).svg):
+                self.assertLessEqual({run, twin}, set(texts(picture.partition("?>")[2])))
             code, said = self.start("curve", run, "--svg", svg, "--metric", "losss")
             self.assertEqual((code, said), (2, f"hadal curve: {run}/metrics.jsonl: no line has 'losss'; available: loss, nll\n"))
             code, said = self.start("curve", run, "--svg", os.path.join(scratch, "none", "x.svg"))

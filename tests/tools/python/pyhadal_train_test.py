@@ -1,8 +1,10 @@
 """pyhadal's configs, corpora, jobs and models with the program ($HADAL): the same words, the same numbers, and nothing left over."""
 
+import argparse
 import contextlib
 import ctypes
 import glob
+import io
 import os
 import re
 import signal
@@ -20,7 +22,7 @@ import pandas
 
 import pyhadal
 from pyhadal import document, jobs, program
-from pyhadal.follow import TRACKERS, Tracker, follow
+from pyhadal.follow import TRACKERS, Tracker, follow, run as run_follow
 from pyhadal.make_corpus import english, german
 from pyhadal_test import make_run
 
@@ -43,11 +45,11 @@ class ConfigTest(unittest.TestCase):
         config, groups = pyhadal.Config(), [""]
         for group in groups:
             shown = subprocess.run([os.environ["HADAL"], "config", "explain", *filter(None, [group])], capture_output=True, text=True).stdout
-            wanted = dict(re.findall(r"^  (\w+) .*?(?:  \[(.*)\])?$", shown, re.MULTILINE))
+            wanted = dict(re.findall(r"^  (\w+)  .*?(?:  \[(.*)\])?$", shown, re.MULTILINE))
             message = config[group] if group else config
             fields = message._fields()
             groups += [f"{group}.{name}".lstrip(".") for name, field in fields.items() if field.type is None]
-            self.assertEqual(list(fields), [name for name in wanted if name in fields], group)
+            self.assertEqual(list(fields), list(wanted), group)
             for name, field in fields.items():
                 if field.type in (int, float) and field.default is not None and not field.repeated:
                     self.assertEqual(float(wanted[name]), field.default, f"{group}.{name}")
@@ -86,6 +88,8 @@ class ConfigTest(unittest.TestCase):
             Path(file).write_text("model {\n  heads: 4\n  dropout: 1.5 }", "utf-8")
             with self.assertRaisesRegex(pyhadal.Refusal, r"x.textproto:3:3: model.dropout = 1.5 is not allowed"):
                 pyhadal.Config(file)
+            Path(file).write_text("seed: 0x10 instruments { enabled: 0 } learning_rate { peak: 1f }", "utf-8")
+            self.assertEqual(repr(pyhadal.Config(file).values()), "{'seed': 16, 'instruments.enabled': False, 'learning_rate.peak': 1.0}")
         self.assertFalse(hasattr(config.model, "dropuot"))
         with self.assertRaisesRegex(pyhadal.Refusal, "model is a group"):
             config.model = 3
@@ -122,7 +126,7 @@ class TrainTest(unittest.TestCase):
         cls.addClassCleanup(cls.scratch.cleanup)
         cls.corpus = pyhadal.prepare(PAIRS, PAIRS[:20], out=cls.path("data"), vocab_size=100)
         cls.tracked = []
-        fake = {"json": lambda run: (lambda numbers, step: cls.tracked.append((run.config["model.d_model"], step, numbers)), lambda: None)}
+        fake = {"json": lambda run: (lambda numbers, step: cls.tracked.append((run.config["model.d_model"], step, numbers)), lambda failed: setattr(cls, "failed", failed))}
         with mock.patch.dict(TRACKERS, fake):
             cls.run_ = pyhadal.train(pyhadal.Config(SMALL), cls.corpus, run_dir=cls.path("run"), track="json")
         cls.addClassCleanup(cls.run_.close)
@@ -177,9 +181,10 @@ class TrainTest(unittest.TestCase):
         self.assertEqual(self.run_.status(), pyhadal.Status("finished", 10, 10, "all steps done"))
         self.assertEqual([(width, step, numbers["nll"]) for width, step, numbers in self.tracked if "nll" in numbers],
                          [(32, row.step, row.nll) for row in self.run_.metrics.itertuples()])
+        self.assertFalse(self.failed)
         for picture, word in ((self.run_.plot(), "validation"), (self.run_.depth_map(), "Gradient of the parameters")):
             self.assertIn(word, picture._repr_svg_())
-        self.assertIn("<html", Path(self.run_.report(self.path("page"))).read_text("utf-8"))
+        self.assertIn("<html", Path(self.run_.report(self.path("page.html"))).read_text("utf-8"))
         self.assertEqual(sum(each.numel() for each in self.run_.model().parameters()), self.run_._events["run"][0]["parameters"])
 
     def call_one_program(self, run, ask, wanted):
@@ -298,10 +303,13 @@ class TrainTest(unittest.TestCase):
         self.assertEqual((len(plan.memory), plan.summary["cluster.nodes"]), (8, 1))
         self.assertIn("--set pipeline.stages=", plan.layouts["arguments"][0])
         axes = {"method": {"post": "method/post_ln", "pre": {"model.residual.method": "pre_ln"}}, "seed": [1, 2]}
+        failing = Path(self.path("grid/runs/method=pre,seed=2"))
+        failing.mkdir(parents=True)
+        (failing / "checkpoints").touch()
         frame = pyhadal.compare(pyhadal.Config(SMALL), axes, out=self.path("grid"), corpus=self.corpus, progress=False)
-        self.assertEqual(frame[["method", "seed", "state", "steps"]].values.tolist(),
-                         [[method, seed, "done", 10] for method in ("post", "pre") for seed in ("1", "2")])
-        self.assertEqual(pyhadal.Run(frame["directory"][3]).config["model.residual.method"], "pre_ln")
+        self.assertEqual(frame[["method", "seed", "state", "steps"]].fillna(0).values.tolist(),
+                         [["post", "1", "done", 10], ["post", "2", "done", 10], ["pre", "1", "done", 10], ["pre", "2", "failed", 0]])
+        self.assertEqual(pyhadal.Run(frame["directory"][2]).config["model.residual.method"], "pre_ln")
 
     def test_slurm(self):
         programs = self.path("programs")
@@ -331,11 +339,22 @@ class FollowTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as scratch:
             run, sent = pyhadal.Run(make_run(scratch, first, unfinished='{"event":"st')), []
             later = os.path.join(make_run(os.path.join(scratch, "later"), second), "metrics.jsonl")
-            turns = iter([lambda: False, lambda: os.replace(later, run.metrics_path) is None])
-            fake = {"json": lambda _: (lambda numbers, step: sent.append((step, numbers)), lambda: sent.append("finished"))}
+
+            def replace():  # of a follower that was slow
+                with open(run.metrics_path, "a", encoding="utf-8") as file:
+                    file.write('ep","step":3,"nll":2.125}\n')
+                return os.replace(later, run.metrics_path) is None
+
+            turns = iter([lambda: False, replace])
+            fake = {"json": lambda _: (lambda numbers, step: sent.append((step, numbers)), sent.append)}
             with mock.patch.dict(TRACKERS, fake), contextlib.closing(Tracker("json", scratch)) as tracker:
                 follow(run.metrics_path, tracker, lambda: next(turns)(), wait=0)
-            self.assertEqual(sent, [(1, {"nll": 3.0}), (2, {"nll": 2.5}), (2, {"valid/nll": 2.75}), (2, {"nll": 2.25}), (3, {"nll": 2.0}), "finished"])
+            failed = True  # without an end
+            self.assertEqual(sent, [(1, {"nll": 3.0}), (2, {"nll": 2.5}), (2, {"valid/nll": 2.75}), (3, {"nll": 2.125}), (2, {"nll": 2.25}), (3, {"nll": 2.0}), failed])
+            with mock.patch.dict(TRACKERS, fake), mock.patch.object(pyhadal.Run, "status", side_effect=AssertionError("reads the whole file")), \
+                    contextlib.redirect_stdout(io.StringIO()):
+                run_follow(argparse.Namespace(run=scratch, to="json"))
+            self.assertEqual(sent[7:], [(1, {"nll": 3.0}), (2, {"nll": 2.25}), (3, {"nll": 2.0}), failed])
 
     def test_a_tracker_leaves_a_run_of_the_users_own_open(self):
         """As MLflow 3.17 and W&B 0.31 ask for it: the one refuses a second run that is not nested, the other ends the first."""
@@ -345,11 +364,13 @@ class FollowTest(unittest.TestCase):
             Path(scratch, "run", "metrics.jsonl").touch()
             for active in (None, "mine"):
                 sys.modules["mlflow"].active_run.return_value = active
-                TRACKERS["mlflow"](pyhadal.Run(os.path.join(scratch, "run")))
+                TRACKERS["mlflow"](pyhadal.Run(os.path.join(scratch, "run")))[1](True)
                 sys.modules["mlflow"].start_run.assert_called_with(run_name="run", nested=active is not None)
+            sys.modules["mlflow"].end_run.assert_called_with("FAILED")
             with mock.patch.dict(os.environ, WANDB_PROJECT="mine"):
-                TRACKERS["wandb"](pyhadal.Run(os.path.join(scratch, "run")))
+                TRACKERS["wandb"](pyhadal.Run(os.path.join(scratch, "run")))[1](True)
             sys.modules["wandb"].init.assert_called_with(project="mine", name="run", config={}, reinit="create_new")
+            sys.modules["wandb"].init().finish.assert_called_with(exit_code=1)
 
 
 class PageTest(unittest.TestCase):

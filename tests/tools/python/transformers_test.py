@@ -1,6 +1,7 @@
 """hadal_torch's Hugging Face folders against transformers. Values to compare with are hadal_torch.Model's, on random weights."""
 
 import contextlib
+import copy
 import dataclasses
 import io
 import json
@@ -81,6 +82,13 @@ class Folder(unittest.TestCase):
         os.mkdir(path)
         return path
 
+    def assert_a_module(self, plain, source):
+        """hadal_torch.Model can be copied after a forward pass, and has any dtype and device."""
+        ours, target = Model.of(plain), torch.tensor([[EOS, 5]])
+        ours.log_probabilities(source, target)
+        found = copy.deepcopy(ours).to("meta", torch.bfloat16).log_probabilities(None if source is None else source.to("meta"), target.to("meta"))
+        self.assertEqual((found.dtype, found.device.type), (torch.bfloat16, "meta"))
+
     def assert_equal_gradients(self, plain, ours, model):
         """Those of a plain method, after two backward passes: only names and layouts change."""
         gradients = {name: value.grad.numpy() for name, value in ours.named_parameters()}
@@ -100,6 +108,7 @@ class ExportTest(Folder):
                     continue
                 with self.subTest(method=method, sharing=sharing):
                     plain, folder, pairs = plain_model(**settings, sharing=sharing), self.folder(), sentences()
+                    self.assert_a_module(plain, torch.tensor([[5, EOS]]))
                     write_huggingface(plain, folder)
                     model, info = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, output_loading_info=True)
                     model.eval()
@@ -125,7 +134,7 @@ class ExportTest(Folder):
             if sequence[-1] == EOS:
                 break
         self.assertEqual(greedy[0].tolist()[: len(sequence)], sequence)
-        if transformers.__version__ < "5":  # later ones have no such pipeline
+        if int(transformers.__version__.split(".")[0]) < 5:  # later ones have no such pipeline
             beam = model.generate(**ids, max_length=9)
             found = transformers.pipeline("translation", model=folder)(["word3  word7 strange", "word1"], batch_size=2, max_length=9)
             self.assertEqual([one["translation_text"] for one in found], tokenizer.batch_decode(beam, skip_special_tokens=True))
@@ -300,8 +309,8 @@ class ImportTest(Folder):
             read_huggingface(self.folder())
 
 
-# transformers 4.44 has no width of a head in Llama, and no Qwen3.
-WIDE = {"head_width": 6} if transformers.__version__ >= "4.57" else {}
+# transformers 4.44 has no width of a head in Llama.
+WIDE = {"head_width": 6} if hasattr(transformers, "Qwen3Config") and hasattr(transformers, "ModernBertConfig") else {}
 LANGUAGE_MODELS = {
     "llama": {"block": LLAMA},
     "llama, shared keys, biases": {"block": {**LLAMA, **WIDE, "kv_heads": 2, "biases": "qkv", "activation": "gelu"}, "sharing": "none"},
@@ -353,6 +362,7 @@ class LanguageModelTest(Folder):
                     self.assertLess((found - wanted).abs().max(), 1e-5)
                     back = read_huggingface(folder)
                     self.assertLess((self.expected(back) - wanted).abs().max(), 1e-6)
+                    self.assert_a_module(plain, None)
                     if method == "pre_ln" and kind in LANGUAGE_MODELS:
                         self.assert_equal_models(plain, back)
                         self.assertEqual(block_of(plain.model), block_of(back.model))
@@ -468,6 +478,14 @@ class LanguageModelTest(Folder):
             self.assertEqual(wanted.model, found.model)
             self.assert_equal_models(wanted, found)
 
+    def test_qwen3_with_biases_of_queries_keys_and_values(self):
+        plain = language_model("pre_ln", block={**LLAMA, "kv_heads": 2, "query_key_norm": True, "biases": "qkv"})
+        folder = self.folder()
+        write_huggingface(plain, folder)
+        back = read_huggingface(folder)
+        self.assert_equal_models(plain, back)
+        self.assertEqual(block_of(plain.model), block_of(back.model))
+
     def test_what_hadal_is_not_is_refused_by_name(self):
         cases = {
             "rope_type is 'yarn'": ("llama", {"change_config": lambda c: c["rope_parameters"].update(rope_type="yarn")}),
@@ -575,6 +593,15 @@ class EncoderAloneTest(Folder):
                 for name, value in read_huggingface(again).weights.items():
                     np.testing.assert_array_equal(value, back.weights[name], name)
 
+    def test_a_modernbert_of_transformers_4_has_the_same_block(self):
+        plain, folder = self.encoder("pre_ln", block=self.MODERNBERT), self.folder()
+        write_huggingface(plain, folder)
+        path = Path(folder, "config.json")
+        config = json.loads(path.read_text("utf-8"))
+        del config["layer_types"], config["rope_parameters"]
+        path.write_text(json.dumps(config), "utf-8")
+        self.assertEqual(block_of(plain.model), block_of(read_huggingface(folder).model))
+
     def test_models_of_transformers(self):
         torch.manual_seed(5)
         model = transformers.BertForMaskedLM(transformers.BertConfig(
@@ -654,4 +681,6 @@ class EncoderAloneTest(Folder):
 
 
 if __name__ == "__main__":
+    if not WIDE:
+        print(f"[  SKIPPED ] Llama's width of a head, Qwen3, ModernBERT (transformers {transformers.__version__})", flush=True)
     unittest.main(buffer=True)

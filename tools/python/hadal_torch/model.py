@@ -100,13 +100,10 @@ class Model(torch.nn.Module):  # type: ignore[misc]  # torch is not read (pyproj
         self.block = block_of(settings)
         self.kv_heads = self.block["kv_heads"]
         self.encoder_residual, self.decoder_residual = (residual or Residual() for residual in residuals)
-        self.dtype = dtype
-        self.profile: dict[str, float] | None = None  # while profiling: name → omega
         # A dict that a user sets: name of a sublayer ("encoder.layers.0.self_attn", "….ffn") → x' [B, T, d].
         self.outputs: dict[str, Tensor] | None = None
         self.names = set(weights)
         self.second: Tensor = 0.0  # stream, with a second one
-        self.next_omega = 1.0
         for name, value in weights.items():
             *path, last = name.split(".")
             module: torch.nn.Module = self
@@ -133,6 +130,14 @@ class Model(torch.nn.Module):  # type: ignore[misc]  # torch is not read (pyproj
         residuals = [residual_of(plain.model[s], growth) if s in plain.stacks() else None for s in ("encoder", "decoder")]
         return cls(plain.model, plain.weights, residuals, dtype)
 
+    @property
+    def dtype(self) -> torch.dtype:
+        return next(self.parameters()).dtype
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
     def linear(self, x: Tensor, name: str) -> Tensor:
         bias = self.get_parameter(name + ".bias") if name + ".bias" in self.names else None
         return F.linear(x, self.get_parameter(name + ".weight"), bias)
@@ -156,7 +161,7 @@ class Model(torch.nn.Module):  # type: ignore[misc]  # torch is not read (pyproj
             return y.view(*y.shape[:2], heads, -1).transpose(1, 2)  # [B, h, length, D]
 
         def shared(y: Tensor) -> Tensor:
-            return split(y, self.kv_heads).repeat_interleave(self.heads // self.kv_heads, 1)
+            return split(y, self.kv_heads).repeat_interleave(self.heads // self.kv_heads, 1, output_size=self.heads)
 
         def normed(y: Tensor, norm: str) -> Tensor:
             return self.norm(y, f"{name}.{norm}") if self.block["query_key_norm"] else y
@@ -178,7 +183,7 @@ class Model(torch.nn.Module):  # type: ignore[misc]  # torch is not read (pyproj
         Padding sees itself, so that no softmax is empty."""
         if not self.is_local(layer):
             return mask
-        places = torch.arange(length)
+        places = torch.arange(length, device=mask.device)
         behind, window = places[:, None] - places, self.block["window"]
         outside = behind.abs() > window // 2 if layer.startswith("encoder") else behind >= window
         return (mask | outside) & (behind != 0)
@@ -196,7 +201,7 @@ class Model(torch.nn.Module):  # type: ignore[misc]  # torch is not read (pyproj
             share = ((turns - 1) / 3).clamp(0, 1)
             frequencies = frequencies * (share + (1 - share) / self.block["rotary_scaling"])
         angles = torch.outer(torch.arange(x.shape[2], dtype=torch.float64), frequencies)
-        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        cos, sin = angles.cos().to(x), angles.sin().to(x)
         low, high, rest = x.split([n // 2, n // 2, x.shape[-1] - n], -1)
         return torch.cat([low * cos - high * sin, high * cos + low * sin, rest], -1)
 
@@ -266,7 +271,7 @@ class Model(torch.nn.Module):  # type: ignore[misc]  # torch is not read (pyproj
             branch_gain = branch_gain * self.get_parameter(f"{layer}.{module}.scale")
         residual_gain = residual.residual_gain
         if residual.omega:
-            residual_gain = residual_gain * self.omega_of(f"{layer}.{module}.omega", x, y)
+            residual_gain = residual_gain * self.get_parameter(f"{layer}.{module}.omega")
         total = residual_gain * x + branch_gain * y
         layer_gain = residual.layer_gain if layer_input is not None else 1.0
         if residual.second_gain:
@@ -316,11 +321,11 @@ class Model(torch.nn.Module):  # type: ignore[misc]  # torch is not read (pyproj
         flat = x.flatten(-2)
         flat = flat * torch.rsqrt(flat.square().mean(-1, keepdim=True) + 1e-6)
         bias = self.get_parameter(name + ".bias")
-        gates = self.get_parameter(name + ".gates").repeat_interleave(torch.tensor([n, n, len(bias) - 2 * n]))
+        gates = torch.cat([gate.expand(times) for gate, times in zip(self.get_parameter(name + ".gates"), (n, n, len(bias) - 2 * n))])
         logits = gates * (flat @ self.get_parameter(name + ".weight").T) + bias
         if permutations:
-            matrices = torch.eye(n, dtype=x.dtype)[torch.tensor(list(itertools.permutations(range(n))))]
-            weights = (logits[..., 2 * n :] + torch.tensor([8.0] + [0.0] * (len(matrices) - 1), dtype=x.dtype)).softmax(-1)
+            matrices = torch.eye(n)[torch.tensor(list(itertools.permutations(range(n))))].to(x)
+            weights = (logits[..., 2 * n :] + torch.tensor([8.0] + [0.0] * (len(matrices) - 1)).to(x)).softmax(-1)
             residual_map = (weights @ matrices.flatten(1)).unflatten(-1, (n, n))
         else:
             residual_map = logits[..., 2 * n :].unflatten(-1, (n, n)).exp()
@@ -357,30 +362,12 @@ class Model(torch.nn.Module):  # type: ignore[misc]  # torch is not read (pyproj
         total = (weights.view(-1, 1, 1, 1) * torch.stack(terms)).sum(0)
         return self.norm(total, f"{name}.{row}") if residual.norm == "post" and row > 0 else total
 
-    def omega_of(self, name: str, x: Tensor, y: Tensor) -> Tensor | float:
-        """The vector; while profiling the next omega of the stack instead, from the variances over the tokens that are real."""
-        if self.profile is None:
-            return self.get_parameter(name)
-        omega = self.next_omega
-        self.profile[name] = omega
-        carried, added = ((value[self.real]).var(unbiased=False).item() for value in (omega * x, y))
-        self.next_omega = math.sqrt(carried + added)
-        return omega
-
-    def profiled(self, sentences: Pairs) -> dict[str, float]:
-        """name → omega, as Admin's code finds it in one forward pass: 1, then sqrt(Var(omega x) + Var(F(x))), per stack."""
-        self.profile = {}
-        with torch.no_grad():
-            self.loss(sentences)
-        profile, self.profile = self.profile, None
-        return profile
-
     def lookup(self, tokens: Tensor, table: str) -> Tensor:
         """E[token]; `table` "….embed_tokens.weight" stands for "….embed_tokens.embeddings.*" where these are adaptive."""
         if table in self.names:
             return F.embedding(tokens.clamp(min=0), self.get_parameter(table))
         bands = table.removesuffix("weight") + "embeddings."
-        vectors = torch.zeros(*tokens.shape, self.settings["d_model"], dtype=self.dtype)
+        vectors = torch.zeros(*tokens.shape, self.settings["d_model"], dtype=self.dtype, device=self.device)
         for band, first in enumerate([0, *self.cutoffs]):
             words = self.get_parameter(f"{bands}{band}.0.weight")
             here = (tokens >= first) & (tokens < first + len(words))
@@ -421,17 +408,6 @@ class Model(torch.nn.Module):  # type: ignore[misc]  # torch is not read (pyproj
             parts.append(of_head[..., words + c : words + c + 1] + torch.log_softmax(x @ projection.T @ table.T, -1))
         return torch.cat(parts, -1)
 
-    def torch_adaptive_nll(self, x: Tensor, targets: Tensor) -> Tensor:
-        """[R] of x [R, d], by PyTorch's own class, which has no tied weights."""
-        vocabulary = self.settings["target_vocabulary"]
-        softmax = torch.nn.AdaptiveLogSoftmaxWithLoss(
-            x.shape[1], vocabulary, self.cutoffs, div_value=self.settings["adaptive_factor"])
-        softmax.head.weight = self.get_parameter("decoder.adaptive_softmax.head.weight")
-        for c in range(len(self.cutoffs)):
-            for ours, theirs in ((0, 0), (2, 1)):
-                softmax.tail[c][theirs].weight = self.get_parameter(f"decoder.adaptive_softmax.tail.{c}.{ours}.weight")
-        return -softmax(x, targets).output
-
     def placed(self, x: Tensor, stack: str) -> Tensor:
         d, positions = self.settings["d_model"], self.block["positions"]
         if self.block["scale_embedding"]:
@@ -439,7 +415,7 @@ class Model(torch.nn.Module):  # type: ignore[misc]  # torch is not read (pyproj
         if positions == "learned":
             x = x + self.get_parameter(stack + ".embed_positions.weight")[: x.shape[1]]
         elif positions == "sinusoidal":
-            x = x + torch.tensor(position_table(x.shape[1], d), dtype=self.dtype)
+            x = x + torch.from_numpy(position_table(x.shape[1], d)).to(x)
         return self.norm(x, stack + ".layernorm_embedding") if self.block["embedding_norm"] else x
 
     def subsample(self, frames: Tensor) -> Tensor:
@@ -454,13 +430,12 @@ class Model(torch.nn.Module):  # type: ignore[misc]  # torch is not read (pyproj
     def subsampled(self, utterances: Sequence[Any]) -> tuple[Tensor, Tensor]:
         """[B, longest, d], zeros behind each utterance's end, and the tokens that mask these: EOS, then padding. Utterances go through
         the convolutions alone, so that none depends on another's padding."""
-        rows = [self.subsample(torch.tensor(u, dtype=self.dtype)) for u in utterances]
-        return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True), pad([[EOS] * len(r) for r in rows], self.padding)
+        rows = [self.subsample(torch.tensor(u, dtype=self.dtype, device=self.device)) for u in utterances]
+        return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True), pad([[EOS] * len(r) for r in rows], self.padding).to(self.device)
 
     def encode(self, x: Tensor, source: Tensor, source_mask: Tensor) -> Tensor:
         """`x` [B, S, d]: the source with positions; `source` [B, S]: padding where it has ended."""
         residual = self.encoder_residual
-        self.real, self.next_omega = source != self.padding, 1.0
         self.second = residual.second_gain * x
         self.begin_blocks(x, residual, 2 * self.settings["encoder_layers"])
         outputs = [self.opened(x, residual)]
@@ -479,10 +454,9 @@ class Model(torch.nn.Module):  # type: ignore[misc]  # torch is not read (pyproj
 
     def decode(self, target_input: Tensor, encoder_output: Tensor | None, source_mask: Tensor | None) -> Tensor:
         x, residual = self.embed(target_input, self.target_name, "decoder"), self.decoder_residual
-        self.real, self.next_omega = target_input != self.padding, 1.0
         self.second = residual.second_gain * x
         length = target_input.shape[1]
-        future = torch.triu(torch.ones(length, length, dtype=torch.bool), 1)[None, None]
+        future = torch.triu(torch.ones(length, length, dtype=torch.bool, device=x.device), 1)[None, None]
         self.begin_blocks(x, residual, (3 if self.has_encoder else 2) * self.settings["decoder_layers"])
         outputs = [self.opened(x, residual)]
         for i in range(self.settings["decoder_layers"]):
@@ -503,16 +477,19 @@ class Model(torch.nn.Module):  # type: ignore[misc]  # torch is not read (pyproj
         """The decoder's [B, T, d] of padded tokens [B, S] and [B, T]; `source` None: of the target alone; of speech a list of frames
         [n, features]. Of an encoder alone the encoder's [B, S, d]; it does not read `target_input`."""
         # A target row never looks past itself, so that padding behind a target needs no mask.
-        if source is None:
-            return self.decode(target_input, None, None)
-        if self.reads_speech:
-            x, source = self.subsampled(source)
-            x = self.placed(x, "encoder")
-        else:
-            x = self.embed(source, self.source_name, "encoder")
-        source_mask = (source == self.padding)[:, None, None, :]
-        encoder_output = self.encode(x, source, source_mask)
-        return self.decode(target_input, encoder_output, source_mask) if self.has_decoder else encoder_output
+        output = source_mask = None
+        if source is not None:
+            if self.reads_speech:
+                x, source = self.subsampled(source)
+                x = self.placed(x, "encoder")
+            else:
+                x = self.embed(source, self.source_name, "encoder")
+            source_mask = (source == self.padding)[:, None, None, :]
+            output = self.encode(x, source, source_mask)
+        if self.has_decoder:
+            output = self.decode(target_input, output, source_mask)
+        self.second, self.sources, self.open_sum = 0.0, None, None  # with parts of a graph the model could not be copied
+        return output
 
     def log_probabilities(self, source: Any, target_input: Tensor) -> Tensor:
         """[B, T, V]; arguments of outputs_of."""
@@ -522,13 +499,10 @@ class Model(torch.nn.Module):  # type: ignore[misc]  # torch is not read (pyproj
         """Mean smoothed loss over the target tokens of [(source, target), …], both with </s>; each target row's nll. Of an encoder
         alone a target is as long as its source: the tokens that masks hide, padding elsewhere."""
         sources = [s for s, _ in sentences]
-        source = None if not self.has_encoder else sources if self.reads_speech else pad(sources, self.padding)
-        target = pad([t for _, t in sentences], self.padding)
-        target_input = pad([[self.settings.get("start_token", EOS)] + t[:-1] for _, t in sentences], self.padding)
+        source = None if not self.has_encoder else sources if self.reads_speech else pad(sources, self.padding).to(self.device)
+        target = pad([t for _, t in sentences], self.padding).to(self.device)
+        target_input = pad([[self.settings.get("start_token", EOS)] + t[:-1] for _, t in sentences], self.padding).to(self.device)
         x, targets = self.outputs_of(source, target_input)[target != self.padding], target[target != self.padding]
-        if self.cutoffs and not self.ties_bands:
-            nll = self.torch_adaptive_nll(x, targets)
-            return nll.mean(), nll
         log_p = self.log_softmax(x)  # [target tokens, V]
         nll = -log_p.gather(1, targets[:, None])[:, 0]
         eps = self.settings["label_smoothing"]

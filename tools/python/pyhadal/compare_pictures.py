@@ -80,10 +80,11 @@ def _positive(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def merge(points: "Sequence[Points]") -> "tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]":
-    """x, mean, least and greatest y of several curves, at the x that all of them have."""
-    common = sorted(set.intersection(*(set(x.tolist()) for x, _ in points)))
-    rows = np.array([[dict(zip(x.tolist(), y))[at] for at in common] for x, y in points]).reshape(len(points), len(common))
-    return np.array(common), rows.mean(axis=0), rows.min(axis=0), rows.max(axis=0)
+    """x, mean, least and greatest y of several curves, at the x of the first one that lie within all; between its points a curve is a line."""
+    low, high = max(x[0] for x, _ in points), min(x[-1] for x, _ in points)
+    common = np.array([at for at in points[0][0] if low <= at <= high])
+    rows = np.array([np.interp(common, x, y) for x, y in points])
+    return common, rows.mean(axis=0), rows.min(axis=0), rows.max(axis=0)
 
 
 def _series(name: str, colour: int, entry: "Entry | None", points: "Callable[[Run], Points]") -> "Series | None":

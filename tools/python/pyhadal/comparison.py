@@ -21,12 +21,12 @@ from sacrebleu.metrics.bleu import BLEU
 
 from pyhadal import page
 from pyhadal.files import write_whole
-from pyhadal.grid_runs import TRANSLATION
+from pyhadal.grid_runs import TRANSLATION, rate_text
 from pyhadal.instruments import INSTRUMENTS, read_instruments
 from pyhadal.refusal import Refusal
 from pyhadal.run import Run
 from pyhadal.significance import METHOD, ScoredText, p_values, read_lines, score_text
-from pyhadal.table import Cell, Table
+from pyhadal.table import Cell, Table, number_cell
 
 SIGNIFICANT = 0.05
 _MARKS = {"trains": "good", "between": "fair", "too short": "fair", "fails": "bad", "diverged": "bad"}
@@ -320,7 +320,7 @@ def _nll_note(comparison: Comparison, panel: Panel) -> str:
             f"below the nll of a model that knows only the target's token frequencies{level}; it fails if it was never "
             f"{rule['fails_below_unigram']:g} below that; it was too short if its training nll was still falling then; it diverged if "
             "its numbers were not finite, and is between otherwise. A diagnosis, where there is one, stands in place of these words.")
-    return note + _seed_note(comparison) + _unlike_note(panel, lambda run: run.state != "diverged")
+    return note + _seed_note(comparison) + _unlike_note(panel, lambda run: run.state != "diverged", "their nll cannot be compared")
 
 
 def _bleu_note(comparison: Comparison, panel: Panel) -> str:
@@ -328,27 +328,16 @@ def _bleu_note(comparison: Comparison, panel: Panel) -> str:
             f"({METHOD}).")
     if comparison.seeds:
         note += " p compares the means over the seeds; it speaks of the choice of test sentences, not of the choice of seeds."
-    return note + _seed_note(comparison) + _unlike_note(panel, lambda run: run.translation is not None)
+    return note + _seed_note(comparison) + _unlike_note(panel, lambda run: run.translation is not None, "none is named the best")
 
 
-def _unlike_note(panel: Panel, counts: "Callable[[ComparedRun], bool]") -> str:
+def _unlike_note(panel: Panel, counts: "Callable[[ComparedRun], bool]", effect: str) -> str:
     note = ""
     for label in panel.columns:
         why = _unlike(run for entry in panel.column(label) for run in entry.runs if counts(run))
         if why:
-            note += f" {f'Column {label}' if label else 'No winner'}: {why}, so none is named the best."
+            note += f" {f'Column {label}: {why}' if label else why.capitalize()}, so {effect}."
     return note
-
-
-def _rate(value: float) -> str:
-    for unit, size in (("M", 1e6), ("k", 1e3)):
-        if value >= size:
-            return f"{value / size:.3g}{unit}"
-    return f"{value:.3g}"
-
-
-def _number(value: "float | None", digits: str) -> Cell:
-    return Cell("–") if value is None else Cell(format(value, digits), value)
 
 
 def _in_table_order(comparison: Comparison) -> "list[tuple[Entry, ComparedRun]]":
@@ -368,11 +357,11 @@ def _run_table(comparison: Comparison) -> Table:
     for entry, run in _in_table_order(comparison):
         get = run.record.get
         rate = _tokens_per_second(run)
-        table.add(run.name, run.state, _number(run.steps, ","), _number(get("loss"), "#.4g"),
-                  _number(get("best_validation_nll"), "#.4g"), _number(get("best_step"), ","), _number(get("below_unigram"), ".3f"),
-                  get("verdict", "–"), _number(run.translation.score if run.translation else None, ".1f"), _number(entry.p, ".3f"),
-                  Cell("–") if rate is None else Cell(_rate(rate), rate), _number(run.record["wall_seconds"] / 3600, ".3f"),
-                  _number(run.record["cpu_seconds"] / 3600, ".3f"))
+        table.add(run.name, run.state, number_cell(run.steps, ","), number_cell(get("loss"), "#.4g"),
+                  number_cell(get("best_validation_nll"), "#.4g"), number_cell(get("best_step"), ","), number_cell(get("below_unigram"), ".3f"),
+                  get("verdict", "–"), number_cell(run.translation.score if run.translation else None, ".1f"), number_cell(entry.p, ".3f"),
+                  Cell("–") if rate is None else Cell(rate_text(rate), rate), number_cell(run.record["wall_seconds"] / 3600, ".3f"),
+                  number_cell(run.record["cpu_seconds"] / 3600, ".3f"))
     return table
 
 
@@ -380,7 +369,7 @@ def _instrument_table(comparison: Comparison) -> Table:
     table = Table(["run", *INSTRUMENTS.values()], title="Instruments", note=_INSTRUMENT_NOTE)
     for _, run in _in_table_order(comparison):
         if run.instruments:
-            table.add(run.name, *(_number(run.instruments.get(name), "#.3g") for name in INSTRUMENTS))
+            table.add(run.name, *(number_cell(run.instruments.get(name), "#.3g") for name in INSTRUMENTS))
     return table
 
 
@@ -414,7 +403,7 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
         if run.translation:
             record["bleu"] = run.translation.score
         if run.run is not None:
-            record["validation_nll"] = [[record["step"], record["nll"]] for record in run.run.validations.to_dict("records")]
+            record["validation_nll"] = [[event["step"], event["nll"]] for event in run.run._events.get("validation", [])]
         cells.append(record)
     results = []
     for entry in (entry for panel in comparison.panels for entry in panel.entries.values()):
@@ -443,7 +432,7 @@ def write(out: str, reference: str = "") -> None:
     write_whole(os.path.join(out, "comparison.html"), html)
     write_whole(os.path.join(out, "comparison.md"),
                      page.markdown_page(comparison.title, list(found.values()), [*filter(None, [comparison.note]), *notes]))
-    write_whole(os.path.join(out, "comparison.json"), json.dumps(to_json(comparison), ensure_ascii=False, indent=1) + "\n")
+    write_whole(os.path.join(out, "comparison.json"), json.dumps(to_json(comparison), ensure_ascii=False, indent=1, allow_nan=False) + "\n")
     write_tables(found, os.path.join(out, "tables"))
     print(f"report: {out}/comparison.html, .md, .json, tables/*.csv, .tex")
 

@@ -10,7 +10,7 @@ from pyhadal.files import check_outputs, write_whole
 from pyhadal.options import number
 from pyhadal.packages import require
 from pyhadal.refusal import Refusal
-from pyhadal.run import Run
+from pyhadal.run import Run, names_of
 from pyhadal.text_plot import Curve, Style, plot_curves, shows_colours, shows_unicode
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> None:
             raise Refusal(f"--depth {arguments.depth} is not one of {', '.join(plot.DEPTH_SERIES)}")
         check_outputs([arguments.svg], arguments.runs)
     runs = [Run(path) for path in arguments.runs]
-    names = arguments.label or [run.name for run in runs]
+    names = arguments.label or names_of(runs)
     points = [run.points(arguments.metric) for run in runs]
     if arguments.svg:
         write_whole(arguments.svg, draw(runs, names, points, arguments))

@@ -22,11 +22,12 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from pyhadal import page
+from pyhadal.comparison import write_tables
 from pyhadal.files import write_whole
 from pyhadal.packages import require
 from pyhadal.refusal import Refusal
 from pyhadal.significance import METHOD, p_values, read_lines, score_text
-from pyhadal.table import Cell, Table
+from pyhadal.table import Cell, Table, number_cell
 
 SIGNIFICANT = 0.05
 _FEW_PAIRS, _MANY_PAIRS = 100_000, 900_000
@@ -180,17 +181,13 @@ def _mean(what: str, sets: "list[Scores]") -> Mean:
                 sum(gain > 0 for gain, _ in compared), sum(gain > 0 for gain in significant), sum(gain < 0 for gain in significant))
 
 
-def _number(value: "float | None", digits: str) -> Cell:
-    return Cell("–") if value is None else Cell(format(value, digits), value)
-
-
 def mean_table(evaluation: Evaluation) -> Table:
     compared = ["wins", f"p < {SIGNIFICANT}: better", "worse"] if evaluation.other else []
     table = Table(["mean over", "directions", "BLEU", "BLEU 13a", "chrF++", "wrong language", *compared], title="Means")
     for mean in means(evaluation):
-        cells = [Cell(f"{mean.wins} of {mean.compared}"), _number(mean.significant_wins, "d"), _number(mean.significant_losses, "d")]
-        table.add(mean.what, _number(mean.sets, ","), _number(mean.bleu, ".1f"), _number(mean.bleu_13a, ".1f"), _number(mean.chrf, ".1f"),
-                  _number(mean.wrong_language, ".1%"), *(cells if evaluation.other else []))
+        cells = [Cell(f"{mean.wins} of {mean.compared}"), number_cell(mean.significant_wins, "d"), number_cell(mean.significant_losses, "d")]
+        table.add(mean.what, number_cell(mean.sets, ","), number_cell(mean.bleu, ".1f"), number_cell(mean.bleu_13a, ".1f"), number_cell(mean.chrf, ".1f"),
+                  number_cell(mean.wrong_language, ".1%"), *(cells if evaluation.other else []))
     return table
 
 
@@ -198,10 +195,10 @@ def set_table(evaluation: Evaluation) -> Table:
     table = Table(["direction", "segments", "training pairs", "BLEU", "tokenizer", "BLEU 13a", "chrF++", "wrong language", "of references",
                    *(["other's BLEU", "p"] if evaluation.other else [])], title="Test sets")
     for each in evaluation.sets:
-        other = [_number(each.other_bleu, ".1f"), _number(each.p, ".3f")] if evaluation.other else []
-        table.add(each.record["name"], _number(each.record["segments"], ","), _number(each.pairs, ","), _number(each.bleu, ".1f"),
-                  each.record["tokenizer"], _number(each.bleu_13a, ".1f"), _number(each.chrf, ".1f"), _number(each.wrong_language, ".1%"),
-                  _number(each.wrong_language_reference, ".1%"), *other)
+        other = [number_cell(each.other_bleu, ".1f"), number_cell(each.p, ".3f")] if evaluation.other else []
+        table.add(each.record["name"], number_cell(each.record["segments"], ","), number_cell(each.pairs, ","), number_cell(each.bleu, ".1f"),
+                  each.record["tokenizer"], number_cell(each.bleu_13a, ".1f"), number_cell(each.chrf, ".1f"), number_cell(each.wrong_language, ".1%"),
+                  number_cell(each.wrong_language_reference, ".1%"), *other)
     return table
 
 
@@ -266,7 +263,5 @@ def run(arguments: argparse.Namespace) -> None:
     write_whole(os.path.join(folder, "report.html"), html)
     write_whole(os.path.join(folder, "report.md"), markdown)
     write_whole(os.path.join(folder, "evaluation.json"), json.dumps(to_json(evaluation), ensure_ascii=False, indent=1) + "\n")
-    for name, table in found.items():
-        write_whole(os.path.join(folder, name + ".csv"), table.to_csv())
-        write_whole(os.path.join(folder, name + ".tex"), table.to_latex())
+    write_tables(found, folder)
     print(markdown, end="")

@@ -20,9 +20,10 @@ from typing import IO, Any, Callable, Iterator, Sequence
 
 from pyhadal.packages import require
 from pyhadal.refusal import Refusal
-from pyhadal.run import Run
+from pyhadal.run import Run, owner_state
 
 Log = Callable[["dict[str, float]", int], object]
+Finish = Callable[[bool], object]  # whether the run failed
 
 
 class Follower:
@@ -36,14 +37,20 @@ class Follower:
         self._repeats = False  # events that were given before
 
     def poll(self) -> "list[dict[str, Any]]":
-        """The new events, in order; none if there is no file yet."""
+        """The new events, in order: of a file that was replaced first what is left. None if there is no file yet."""
+        events = []
         try:
             if self._file is None or not os.path.samestat(os.stat(self._path), os.fstat(self._file.fileno())):
+                file = open(self._path, "rb")
+                events = self._read()
                 self.close()
-                self._file, self._rest, self._repeats = open(self._path, "rb"), b"", bool(self._attempts)
+                self._file, self._rest, self._repeats = file, b"", bool(self._attempts)
         except FileNotFoundError:
-            return []
-        *whole, self._rest = (self._rest + self._file.read()).split(b"\n")
+            pass
+        return events + self._read()
+
+    def _read(self) -> "list[dict[str, Any]]":
+        *whole, self._rest = (self._rest + (self._file.read() if self._file else b"")).split(b"\n")
         return list(self._new(whole))
 
     def close(self) -> None:
@@ -82,7 +89,8 @@ class Tracker:
         require(name)
         self._name, self._run_dir, self.lines = name, run_dir, 0
         self._log: "Log | None" = None
-        self._finish: "Callable[[], None]" = lambda: None
+        self._finish: "Finish" = lambda failed: None
+        self._failed = True  # no end was seen
 
     def take(self, events: "Sequence[dict[str, Any]]") -> None:
         """Sends events; the first ones begin the tracker's run. Raises Refusal in the tracker's words."""
@@ -90,6 +98,8 @@ class Tracker:
             if self._log is None and events:
                 self._log, self._finish = TRACKERS[self._name](Run(self._run_dir))
             for event in events:
+                if event.get("event") in ("run", "finish"):
+                    self._failed = event["event"] == "run"
                 found = numbers(event)
                 if found and self._log is not None:
                     self._log(found, event["step"])
@@ -98,24 +108,24 @@ class Tracker:
             raise Refusal(f"{self._name}: {error}", exit_code=1) from None
 
     def close(self) -> None:
-        self._finish()
+        self._finish(self._failed)
 
 
-def _mlflow(run: Run) -> "tuple[Log, Callable[[], None]]":
+def _mlflow(run: Run) -> "tuple[Log, Finish]":
     import mlflow
 
     mlflow.start_run(run_name=run.name, nested=mlflow.active_run() is not None)  # within a run of the user's own
     mlflow.log_params({name: str(value)[:500] for name, value in run.config.items()})
-    return lambda found, step: mlflow.log_metrics(found, step=step), lambda: mlflow.end_run()
+    return lambda found, step: mlflow.log_metrics(found, step=step), lambda failed: mlflow.end_run("FAILED" if failed else "FINISHED")
 
 
-def _wandb(run: Run) -> "tuple[Log, Callable[[], None]]":
+def _wandb(run: Run) -> "tuple[Log, Finish]":
     import wandb
 
     # create_new: a run of the user's own is not ended.
     tracked = wandb.init(project=os.environ.get("WANDB_PROJECT", "hadal"), name=run.name, config=run.config, reinit="create_new")
     tracked.define_metric("*", step_metric="step")  # else the axis counts lines, validations too
-    return lambda found, step: tracked.log({**found, "step": step}), tracked.finish
+    return lambda found, step: tracked.log({**found, "step": step}), lambda failed: tracked.finish(exit_code=int(failed))
 
 
 TRACKERS = {"mlflow": _mlflow, "wandb": _wandb}
@@ -129,7 +139,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     followed = Run(arguments.run)
     with contextlib.closing(Tracker(arguments.to, followed.path)) as tracker:
-        follow(followed.metrics_path, tracker, lambda: followed.status().state != "running")
+        follow(followed.metrics_path, tracker, lambda: owner_state(followed.path) != "running")
         print(f"sent {tracker.lines:,} lines of {followed.path} to {arguments.to}")
 
 

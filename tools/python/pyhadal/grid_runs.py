@@ -428,7 +428,7 @@ class Runner:
         result = judge(state, record)
         text = f"{result['steps']:,} steps"
         if not self._judged:
-            return f"{text}, {_rate(program.summarize([directory])['runs'][0]['target_tokens_per_second'])} target tokens/s"
+            return f"{text}, {rate_text(program.summarize([directory])['runs'][0]['target_tokens_per_second'])} target tokens/s"
         if "best_validation_nll" in result:
             text += f", best validation nll {result['best_validation_nll']:.3f}"
         if "below_unigram" in result:
@@ -460,7 +460,7 @@ def _end_of(code: int, cause: str) -> str:
     return "cut" if cause == "run" else "interrupted"
 
 
-def _rate(value: float) -> str:
+def rate_text(value: float) -> str:
     """ "5.29k"."""
     unit = ""
     for larger in "kMGT":

@@ -89,7 +89,7 @@ class Group:
             check(as_text({path: value}))
         for other in field.excludes:
             self._values.pop(self._path + other, None)
-        self._values[path] = float(value) if field.type is float and isinstance(value, int) else value
+        self._values[path] = field.type(value) if field.type in (bool, float) and isinstance(value, int) else value
 
 
 class _Unknown(Refusal, AttributeError):

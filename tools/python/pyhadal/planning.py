@@ -72,9 +72,19 @@ def compare(base: "Config | Path", axes: "Mapping[str, Mapping[Any, Config | Pat
         if corpus is not None:
             found = corpus if isinstance(corpus, Corpus) else Corpus(corpus)
             options["set"] = [*options.get("set", []), f"data.train={found.train}", f"data.validation={found.validation or ''}"]
-        program.run(["compare", grid, "--out", os.fspath(out), *flags(options)], show=progress)
-    with open(os.path.join(out, "grid.json"), encoding="utf-8") as file:
+        path = os.path.join(out, "grid.json")
+        before = os.stat(path).st_mtime_ns if os.path.exists(path) else 0
+        refusal = None
+        try:
+            program.run(["compare", grid, "--out", os.fspath(out), *flags(options)], show=progress)
+        except Refusal as caught:  # exit code 1 with a new record: a run failed, or has another config and was left alone
+            if caught.exit_code != 1 or not os.path.exists(path) or os.stat(path).st_mtime_ns == before:
+                raise
+            refusal = caught
+    with open(path, encoding="utf-8") as file:
         record = json.load(file)
+    if refusal and all(cell["state"] != "failed" for cell in record["cells"]):
+        raise refusal
     names = [axis["name"] for axis in record["axes"]]
     rows = [{**dict(zip(names, cell.pop("labels"))), **cell, "directory": os.path.join(out, cell["directory"])} for cell in record["cells"]]
     return pandas.DataFrame(rows).drop(columns=["name", "log", "model"], errors="ignore")

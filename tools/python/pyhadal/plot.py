@@ -146,12 +146,17 @@ def style_of(index: int) -> str:
     return STYLES[index // len(COLOURS) % len(STYLES)]
 
 
+def _name(text: str) -> str:
+    """The text as Matplotlib draws it as it is: $ begins no formula, and _ at its begin does not keep it out of a legend."""
+    return ("\u200b" if text.startswith("_") else "") + text.replace("$", r"\$")
+
+
 def draw_series(axes: Any, series: "Sequence[Series]") -> None:
     """Draws series into axes, with a legend below if there are several; it counts points that are not finite."""
     for one in series:
         x, y = np.asarray(one.x, float), np.asarray(one.y, float)
         lost = int((~np.isfinite(y)).sum())
-        label = one.name + (f" ({lost} not finite)" if lost else "")
+        label = _name(one.name) + (f" ({lost} not finite)" if lost else "")
         colour = colour_of(one.colour)
         if one.low is not None:
             axes.fill_between(x, one.low, one.high, color=colour, alpha=0.2, linewidth=0)
@@ -169,7 +174,7 @@ def lines(series: "Sequence[Series]", title: str, x_label: str, y_label: str, *,
     """Lines and dots over x. Inches of 72 points. `logarithmic`: the y axis, where any value is above 0."""
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(width, height))
-        axes = figure.add_subplot(title=title, xlabel=x_label, ylabel=y_label)
+        axes = figure.add_subplot(title=_name(title), xlabel=x_label, ylabel=y_label)
         values = np.concatenate([np.asarray(one.y, float) for one in series]) if series else np.array([])
         values = values[np.isfinite(values)]
         draw_series(axes, series)
@@ -255,7 +260,7 @@ def _draw_map(axes: Any, one: DepthMap, norm: Normalize) -> None:
     pixels[np.isinf(values)] = (0.9, 0.1, 0.1, 1)
     axes.grid(False)
     axes.imshow(pixels, origin="lower", aspect="auto", interpolation="none")
-    axes.set_title(one.name)
+    axes.set_title(_name(one.name))
     chosen = np.unique(np.linspace(0, len(one.steps) - 1, min(6, len(one.steps))).round().astype(int))
     axes.set_xticks(chosen, [f"{one.steps[i]:,}" for i in chosen])
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
@@ -288,13 +293,13 @@ def stacked_bars(names: "Sequence[str]", parts: "Sequence[str]", colours: "Seque
         title += f" ({len(rows)} of {len(names)})"
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(width, 1.5 + 0.3 * len(rows)))
-        axes = figure.add_subplot(title=title, xlabel=x_label)
+        axes = figure.add_subplot(title=_name(title), xlabel=x_label)
         left, right = np.zeros(len(rows)), np.zeros(len(rows))
         for index, part in enumerate(parts):
             lengths = np.array([values[row][index] for row in rows])
             axes.barh(range(len(rows)), lengths, left=np.where(lengths < 0, left, right), color=colours[index], label=part)
             left, right = left + np.minimum(lengths, 0), right + np.maximum(lengths, 0)
-        axes.set_yticks(range(len(rows)), [names[row] for row in rows])
+        axes.set_yticks(range(len(rows)), [_name(names[row]) for row in rows])
         axes.invert_yaxis()
         axes.grid(axis="y", visible=False)
         for place, row in enumerate(rows):
@@ -316,7 +321,7 @@ def timeline(kinds: "Sequence[tuple[str, str]]", rows: "Sequence[tuple[str, Sequ
     spans = sum(len(rows[row][1]) for row in drawn)
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(width, 1.5 + 0.3 * len(drawn)))
-        axes = figure.add_subplot(title=title, xlabel="milliseconds since the step's first event")
+        axes = figure.add_subplot(title=_name(title), xlabel="milliseconds since the step's first event")
         used = {}
         for place, row in enumerate(drawn):
             for kind, (name, colour) in enumerate(kinds):
@@ -372,8 +377,8 @@ def matrix(rows: "Sequence[str]", columns: "Sequence[str]", values: np.ndarray[A
             if np.isfinite(value):
                 axes.text(column, row, f"{value:.1f}", ha="center", va="center", fontsize=9,
                           color="black" if value > 0.6 * highest else "white")
-        axes.set_xticks(range(len(columns)), columns)
-        axes.set_yticks(range(len(rows)), rows)
+        axes.set_xticks(range(len(columns)), [*map(_name, columns)])
+        axes.set_yticks(range(len(rows)), [*map(_name, rows)])
         axes.grid(False)
         figure.colorbar(image, label=unit)
         return to_svg(figure)

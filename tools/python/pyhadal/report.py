@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     stem = arguments.out or os.path.join(arguments.runs[0], "report")
     for extension in (".html", ".json", ".md"):
-        stem = stem.removesuffix(extension) if stem.endswith(extension) else stem
+        stem = stem.removesuffix(extension)
     paths = [stem + extension for extension in (".html", ".json", ".md")]
     check_outputs(paths, own=os.path.abspath(stem) == os.path.abspath(os.path.join(arguments.runs[0], "report")))
     options = [f"--{name}={value}" for name in ("profile", "machine") if (value := getattr(arguments, name))]

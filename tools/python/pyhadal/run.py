@@ -10,7 +10,7 @@ import json
 import os
 import re
 import time
-from typing import TYPE_CHECKING, Any, Iterator, cast
+from typing import TYPE_CHECKING, Any, Iterator, Sequence, cast
 
 from pyhadal import program
 from pyhadal.files import check_outputs, write_whole
@@ -40,7 +40,7 @@ def read_events(run: str) -> Iterator[dict[str, Any]]:
             except ValueError:
                 if next(file, None) is None:
                     return
-                raise Refusal(f"{path}:{number}: not a JSON object; the file is damaged", exit_code=3) from None
+                raise Refusal(f"{path}:{number}: not a JSON object; the file is damaged: remove line {number}", exit_code=3) from None
             if isinstance(event, dict):
                 yield event
 
@@ -55,9 +55,12 @@ def _pandas() -> Any:
 
 def read_metrics(run: str, event: str = "step") -> "pandas.DataFrame":
     """The events of one kind in RUN/metrics.jsonl, a row each. null becomes NaN; doubles keep their bits."""
-    rows = [row for row in read_events(run) if row.get("event") == event]
-    frame: "pandas.DataFrame" = _pandas().DataFrame(rows).drop(columns="event", errors="ignore")
-    return frame
+    return _frame([row for row in read_events(run) if row.get("event") == event])
+
+
+def _frame(rows: "list[dict[str, Any]]", columns: "list[str] | None" = None) -> "pandas.DataFrame":
+    frame: "pandas.DataFrame" = _pandas().DataFrame(rows, columns=columns).drop(columns="event", errors="ignore")
+    return frame.astype({name: float for name in frame if rows and frame[name].isna().all()})  # of null alone
 
 
 # A comment, a string, a sign, or a word with the colon behind it.
@@ -72,7 +75,13 @@ def parse_config(text: str) -> "dict[str, Any]":
     fields: "dict[str, Any]" = {}
     path: "list[str]" = []
     name, in_list = "", False
-    for token in (token for token in _TOKENS.findall(text) if not token.startswith("#")):
+    tokens: "list[str]" = []
+    for token in _TOKENS.findall(text):
+        if token[0] in "\"'" and tokens and tokens[-1][0] in "\"'":
+            tokens[-1] += " " + token  # strings side by side are one, here as in Python
+        elif token[0] != "#":
+            tokens.append(token)
+    for token in tokens:
         if token in ("{", "<"):
             path.append(name)
             name = ""
@@ -104,13 +113,12 @@ def _value(word: str) -> object:
         with contextlib.suppress(UnicodeError):
             text = text.encode("latin-1").decode("utf-8")  # octal escapes are bytes
         return text
-    if word in ("true", "false"):
-        return word == "true"
-    for kind in (int, float):
-        try:
-            return kind(word)
-        except ValueError:
-            pass
+    if word in ("true", "True", "t", "false", "False", "f"):
+        return word[0] in "tT"
+    with contextlib.suppress(ValueError):
+        return int(word, 8 if re.match(r"-?0\d", word) else 0)
+    with contextlib.suppress(ValueError):
+        return float(re.sub(r"(?<=[\d.])[fF]$", "", word))
     return word  # an enum's name
 
 
@@ -168,8 +176,7 @@ class Run(ModelCommands):
     def events(self, kind: str) -> "pandas.DataFrame":
         """The events of one kind, a row each, without the column `event`. Empty if there is none."""
         columns = None if kind in self._events else {"sample": ["step", "text"], "diagnosis": ["step", "text"], "warning": ["step", "text"]}.get(kind)
-        frame: "pandas.DataFrame" = _pandas().DataFrame(self._events.get(kind, []), columns=columns).drop(columns="event", errors="ignore")
-        return frame
+        return _frame(self._events.get(kind, []), columns)
 
     @functools.cached_property
     def config(self) -> "dict[str, object]":
@@ -212,15 +219,16 @@ class Run(ModelCommands):
         from pyhadal import plot
         from pyhadal.curve import read_map
 
-        series = []
-        for place, run in enumerate([self, *others]):
+        series, runs = [], [self, *others]
+        names = names_of(runs)
+        for place, (run, name) in enumerate(zip(runs, names)):
             steps, values = zip(*run.points(metric))
-            series.append(plot.Series(run.name, steps, values, place))
+            series.append(plot.Series(name, steps, values, place))
             dots = [event for event in run._events.get("validation", []) if _is_number(event.get(metric))]
             if dots:
-                series.append(plot.Series(f"{run.name}: validation", [event["step"] for event in dots], [event[metric] for event in dots],
+                series.append(plot.Series(f"{name}: validation", [event["step"] for event in dots], [event[metric] for event in dots],
                                           place, dots=True))
-        maps = [read_map(run, run.name, depth) for run in (self, *others)] if depth else []
+        maps = [read_map(run, name, depth) for run, name in zip(runs, names)] if depth else []
         return Picture(plot.standalone(plot.curve_with_maps(series, metric, maps, depth)))
 
     def depth_map(self, series: str = "parameter_gradient", *others: "Run") -> Picture:
@@ -230,15 +238,15 @@ class Run(ModelCommands):
         from pyhadal import plot
         from pyhadal.curve import read_map
 
-        maps = [read_map(run, run.name, series) for run in (self, *others)]
+        runs = [self, *others]
+        maps = [read_map(run, name, series) for run, name in zip(runs, names_of(runs))]
         title, unit, logarithmic = plot.DEPTH_SERIES[series]
         return Picture(plot.standalone(plot.depth_maps(maps, title, unit, logarithmic=logarithmic, width=2 + 4.0 * min(len(maps), 3))))
 
     def report(self, out: "str | os.PathLike[str] | None" = None) -> str:
         """Writes the page of `hadal report`, with .json and .md beside it, and returns its path: report.html in the run directory, or
         `out`. Raises Refusal in the program's words."""
-        program.run(["report", self.path, *(["--out", os.fspath(out)] if out else [])])
-        return f"{os.fspath(out)}.html" if out else os.path.join(self.path, "report.html")
+        return program.run(["report", self.path, *(["--out", os.fspath(out)] if out else [])]).splitlines()[0]
 
     def status(self) -> Status:
         """How the run is now, from what it and Slurm record. Of a run on another host, "running" is up to a minute late."""
@@ -250,7 +258,7 @@ class Run(ModelCommands):
         step = max((event["step"] for event in events if event.get("event") == "step"), default=0)
         reason = next((str(event["reason"]) for event in last if event.get("event") == "finish"), "")
         ended = "saved" if reason.startswith("stopped") else "finished" if reason else "failed" if starts else "not started"
-        state = _owner_state(os.path.join(self.path, "checkpoints", "attempt")) or ended
+        state = owner_state(self.path) or ended
         job, queue = find_job(self.path) or ("", "")
         if queue in ("PENDING", "REQUEUED", "CONFIGURING"):
             state = "queued"
@@ -341,8 +349,9 @@ class Run(ModelCommands):
         return [Table.from_json(table) for table in self._summarized["tables"]]
 
 
-def _owner_state(path: str) -> str:
+def owner_state(run: str) -> str:
     """ "running" or "lost" by the record of a run's owner (pipeline/checkpoint/run_owner.h); "": it has ended, or there is none."""
+    path = os.path.join(run, "checkpoints", "attempt")
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             _, _, place, process, _, heartbeats = file.read().splitlines()[:6]
@@ -360,6 +369,12 @@ def _owner_state(path: str) -> str:
             return "running" if file.read().rpartition(")")[2].split()[19] == process.split()[1] else ""
     except OSError:
         return ""
+
+
+def names_of(runs: "Sequence[Run]") -> "list[str]":
+    """The runs' names in a picture, as `hadal summary` has them: where several have the same, their paths."""
+    names = [run.name for run in runs]
+    return [run.path if names.count(run.name) > 1 else run.name for run in runs]
 
 
 def _is_number(value: object) -> bool:

@@ -21,6 +21,11 @@ class Cell:
     mark: str = ""
 
 
+def number_cell(value: "float | None", digits: str) -> Cell:
+    """The number as format(value, digits) has it; None: a dash."""
+    return Cell("–") if value is None else Cell(format(value, digits), value)
+
+
 @dataclasses.dataclass
 class Table:
     """Rows below a header. The first column is left-aligned, the others right-aligned. Texts are escaped by the writers."""
