@@ -10,6 +10,7 @@
 #include "pipeline/exchange/parameter_broadcast.h"
 #include "pipeline/instruments/failed_step_search.h"
 #include "pipeline/learning_rate.h"
+#include "runtime/data/corpus_manifest.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -24,16 +25,18 @@ BatchCapacity BatchCapacityOf(const TrainOptions& options) {
 }
 
 // What the best checkpoints are chosen by: two scores compare only if all of this is the same.
-std::string MetricOf(const TrainOptions& options) {
+std::string MetricOf(const TrainOptions& options, const Corpus& sentences) {
   const ValidationOptions& validation = options.validation;
   if (validation.metric == ValidationMetric::kNll || !options.pipeline.decoder) return "nll";
   const BeamOptions& beam = options.pipeline.decoder->beam;
   const std::string name = validation.metric == ValidationMetric::kChrf
                                ? "chrf"
                                : absl::StrCat("bleu ", ToWord(kBleuTokenizers, validation.bleu_tokenizer));
-  return absl::StrCat(name, " of ", validation.bleu_sentences, " sentences, beam ", beam.beam, ", length penalty ",
-                      beam.length_penalty, ", at most ", beam.max_length_a, "x+", beam.max_length_b, ", n-grams ",
-                      beam.no_repeat_ngram);
+  return absl::StrCat(
+      name, " of ", validation.bleu_sentences, " sentences, beam ", beam.beam, ", length penalty ", beam.length_penalty,
+      ", at most ", beam.max_length_a, "x+", beam.max_length_b, ", n-grams ", beam.no_repeat_ngram,
+      // The nll's sentences identify these only if they are all.
+      validation.max_sentences > 0 ? absl::StrCat(" of ", Describe(IdentityOf(sentences.manifest()))) : "");
 }
 
 }  // namespace
@@ -81,7 +84,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainOptions& opt
     HADAL_RETURN_IF_ERROR(collectives.AllOk(validator.status(), "reading the validation corpus"));
     trainer->validator_ = *std::move(validator);
     trainer->progress_.validation_data = trainer->validator_->identity();
-    trainer->progress_.validation_metric = MetricOf(options);
+    trainer->progress_.validation_metric = MetricOf(options, *surroundings.validation);
   }
   Communicator& communicator = surroundings.communicator;
   absl::StatusOr<std::unique_ptr<Engine>> engine =
@@ -163,7 +166,7 @@ absl::Status Trainer::BeginDataAnew() {
 
 void Trainer::ContinueValidation(const TrainingProgress& before) {
   progress_.validation_data = validator_->identity();
-  progress_.validation_metric = MetricOf(options_);
+  progress_.validation_metric = MetricOf(options_, *surroundings_.validation);
   const bool other_data = before.validation_data.known() && before.validation_data != progress_.validation_data;
   const bool other_metric = !before.best.empty() && before.validation_metric != progress_.validation_metric;
   if (other_data) {
@@ -228,7 +231,11 @@ absl::StatusOr<StepResult> Trainer::Step() {
                         .before_update = [this] { checkpoints_->BeforeUpdate(surroundings_.stream); }};
   if (depth_) depth_->BeforeStep(progress_.step, update);
   HADAL_ASSIGN_OR_RETURN(StepResult result, engine_->TrainingStep(batches_.micro_batches, Scalars(), update));
-  if (result.gradient.vote == StepVote::kLost) return LostError();
+  if (result.gradient.vote == StepVote::kLost) {
+    // Messages in their midst cannot be cancelled, and their memory is about to go.
+    if (checkpoints_->copies() != nullptr) HADAL_RETURN_IF_ERROR(checkpoints_->copies()->AwaitMessages());
+    return LostError();
+  }
   std::string where;  // of the first failed step in a row
   if (!result.applied && health_.skipped_in_a_row() == 0) {
     const TracePause pause(engine_->trace());

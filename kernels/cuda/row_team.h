@@ -14,6 +14,9 @@
 
 namespace hadal::cuda {
 
+// 1 / √x; NaN for infinity, so that a sum that overflows does not norm to zeros.
+HADAL_DEVICE float InverseRoot(float x) { return 1.0f / SquareRoot(x) + 0 * x; }
+
 inline constexpr int kTeamBlockThreads = 256;     // at most, for rows of up to 8 · 256 columns
 inline constexpr int kMaxTeamBlockThreads = 384;  // at most, for wider rows: one team
 inline constexpr int kMaxTeamWarps = kMaxTeamBlockThreads / kWarp;

@@ -112,8 +112,6 @@ HADAL_DEVICE void StoreVector(DevicePointer<T> to, const Vector8& value) {
 HADAL_DEVICE float MulAdd(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 HADAL_DEVICE double MulAdd(double a, double b, double c) { return __fma_rn(a, b, c); }
 HADAL_DEVICE float SquareRoot(float x) { return __fsqrt_rn(x); }
-// 1 / √x; NaN for infinity, so that a sum that overflows does not norm to zeros.
-HADAL_DEVICE float InverseRoot(float x) { return 1.0f / SquareRoot(x) + 0 * x; }
 HADAL_DEVICE float Exp(float x) { return expf(x); }
 // Relative error about (2 + |x|) · 2^-23. Results below 2^-126 become 0; __expf has extra instructions for these.
 HADAL_DEVICE float FastExp(float x) {

@@ -68,6 +68,7 @@ struct Copy {
   const ModelPlan& plan;
   const ParameterRecord& parameter;
   const SublayerRecord& source;    // to which it belongs in the checkpoint
+  int32_t source_reach = 0;        // of it (ModelPlan::Reach)
   int64_t number = 0, copies = 1;  // of the layer, from 0
   const SublayerRecord& sublayer() const { return plan.sublayers[parameter.sublayer]; }
   bool is_norm() const {
@@ -116,6 +117,9 @@ std::string LossChange(const Copy& copy) {
   };
   if (copy.plan.Residuals(sublayer.stack) > 1) return "mixes residual streams";
   if (copy.plan.ReadsBlocks(sublayer.stack)) return "reads sums of blocks, which other sublayers then make";
+  if (copy.number == 0 && copy.plan.Reach(copy.parameter.sublayer) != copy.source_reach) {
+    return "sees other tokens than in the checkpoint (model.block.window, global_every)";
+  }
   if (sublayer.norm != source.norm) return "has its norm at another place than in the checkpoint";
   const bool same = sublayer.residual_gain == source.residual_gain && sublayer.skip_gain == source.skip_gain;
   const bool one = sublayer.residual_gain == 1 && sublayer.skip_gain == 0;
@@ -208,6 +212,7 @@ absl::StatusOr<std::vector<DeepenedParameter>> DeepenedParameters(const ModelPla
       const Copy copy{.plan = to,
                       .parameter = to.parameters[p],
                       .source = from.sublayers[from.parameters[found->second].sublayer],
+                      .source_reach = from.Reach(from.parameters[found->second].sublayer),
                       .number = origin.copy,
                       .copies = origin.copies};
       if (rule == DeepeningRule::kZero) HADAL_RETURN_IF_ERROR(CanStartAtZero(copy));

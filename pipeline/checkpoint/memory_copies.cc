@@ -165,6 +165,14 @@ absl::StatusOr<bool> MemoryCopies::Busy() {
   return false;
 }
 
+absl::Status MemoryCopies::AwaitMessages() {
+  for (bool busy = true; busy;) {
+    HADAL_ASSIGN_OR_RETURN(busy, Busy());
+    HADAL_ASSIGN_OR_RETURN(busy, collectives_.AnyRank(busy, kWhat));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status MemoryCopies::Store(int64_t step) {
   for (const Move& move : moves_) {
     if (move.received == nullptr) continue;
@@ -244,10 +252,7 @@ absl::StatusOr<bool> MemoryCopies::FetchCopy(int64_t step, int holder) {
     }
   }
   HADAL_RETURN_IF_ERROR(Exchange(step, std::move(moves)));
-  for (bool busy = true; busy;) {
-    HADAL_ASSIGN_OR_RETURN(busy, Busy());
-    HADAL_ASSIGN_OR_RETURN(busy, collectives_.AnyRank(busy, kWhat));
-  }
+  HADAL_RETURN_IF_ERROR(AwaitMessages());
   stored = Store(step);
   EndExchange();
   if (stored.ok() && leads()) stored = ReplaceFile(manifest_path, text, attempt_);  // this host's may be damaged

@@ -56,6 +56,7 @@ class MemoryCopies {
   // WrittenFile as text.
   absl::Status BeginExchange(int64_t step, const std::vector<std::string>& files);
   absl::StatusOr<bool> Busy();        // whether messages are under way
+  absl::Status AwaitMessages();       // on all ranks. Blocking; collective
   absl::Status Store(int64_t step);   // writes the received files; after the exchange
   absl::Status WriteAttempt() const;  // by a host's first rank before a copy is complete: RemoveIPC may have removed it
   void EndExchange();                 // frees its memory, also in its midst

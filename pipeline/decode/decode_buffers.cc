@@ -105,10 +105,17 @@ ActivationCapacity GroupCapacity(const DecodeCapacity& capacity) {
   return {.source_rows = capacity.source_rows, .target_rows = 0, .max_length = capacity.longest_source};
 }
 
+// Also of a step's rows, which the norm behind the embedding writes.
+ActivationCapacity WorkspaceCapacity(const DecodeCapacity& capacity) {
+  ActivationCapacity group = GroupCapacity(capacity);
+  group.source_rows = std::max<decltype(group.source_rows)>(group.source_rows, capacity.rows);
+  return group;
+}
+
 DecodeBuffers::DecodeBuffers(const ModelPlan& plan, const DecodeCapacity& capacity, const Stream& stream,
                              ArenaLayout& layout)
     : width_(plan.options.d_model),
-      workspace_(plan, GroupCapacity(capacity), stream, Purpose::kInference, layout),
+      workspace_(plan, WorkspaceCapacity(capacity), stream, Purpose::kInference, layout),
       scratch_(plan,
                {.rows = capacity.rows,
                 .encoder_rows = capacity.source_rows,

@@ -59,7 +59,7 @@ absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(const ModelPlan& plan, 
                                                          const ParameterStore& parameters, const Stream& stream,
                                                          Communicator& communicator, const DecoderOptions& options,
                                                          absl::Duration timeout) {
-  HADAL_ASSIGN_OR_RETURN(const DecodeCapacity capacity, MakeDecodeCapacity(plan, pipeline, options));
+  HADAL_ASSIGN_OR_RETURN(const DecodeCapacity capacity, AsCommonError(MakeDecodeCapacity(plan, pipeline, options)));
   ArenaLayout layout;
   auto parts = std::make_unique<DecoderParts>(plan, pipeline, communicator.rank(), options, capacity, stream, layout);
   std::unique_ptr<Decoder> decoder = Over(plan, parameters, stream, communicator, *parts, timeout);
@@ -67,7 +67,6 @@ absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(const ModelPlan& plan, 
   HADAL_RETURN_IF_ERROR(decoder->collectives_.AllOk(arena.status(), "allocating memory for translation"));
   parts->Bind(*arena, communicator, timeout);
   decoder->arena_ = *std::move(arena);
-  decoder->layout_ = std::move(layout);
   decoder->own_parts_ = std::move(parts);
   return decoder;
 }

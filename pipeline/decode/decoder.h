@@ -133,7 +133,6 @@ class Decoder {
   Communicator& communicator_;
   Collectives collectives_;
   // Used if the decoder has memory of its own.
-  ArenaLayout layout_;
   std::unique_ptr<DecoderParts> own_parts_;
   DecoderParts& parts_;
   std::vector<DecodeLane> lanes_;

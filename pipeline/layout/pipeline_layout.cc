@@ -14,6 +14,7 @@
 #include "runtime/arena.h"
 #include "runtime/check.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/message_tags.h"
 #include "runtime/status_macros.h"
 
 namespace hadal {
@@ -242,6 +243,11 @@ absl::StatusOr<PipelineLayout> MakePipelineLayout(const ModelPlan& plan, const B
   result.overlap_weight_gradients = options.overlap_weight_gradients;
   result.bucket_rows = options.bucket_rows;
   HADAL_ASSIGN_OR_RETURN(result.borders, CutModel(plan, result.costs, result.shape, options.split));
+  if (NumberOfChannels(result.shape) > kFirstMessageTag) {
+    return InvalidArgumentError("pipeline.chunks = ", result.shape.chunks, " on ", result.shape.stages,
+                                " stages needs ", NumberOfChannels(result.shape), " message tags of ", kFirstMessageTag,
+                                "; use fewer chunks");
+  }
   HADAL_RETURN_IF_ERROR(MakePrograms(result));
   if (resources.trains && !result.device_transfers) HADAL_RETURN_IF_ERROR(CheckMessages(plan, result));
   if (options.decoder && plan.options.has_encoder()) {

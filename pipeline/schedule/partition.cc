@@ -64,7 +64,9 @@ absl::Status CheckPieces(const PartitionProblem& problem, const PartitionBlocks&
   return InvalidArgumentError(
       problem.stages, " stages × ", problem.chunks, " chunks are ", pieces, " pieces, but the ", problem.cost.size(),
       " parts of the model (its sublayers, embeddings and output) can be cut into at most ", blocks.size(),
-      blocks.size() < static_cast<int64_t>(problem.cost.size()) ? " (those that share a parameter stay together)" : "",
+      blocks.size() < static_cast<int64_t>(problem.cost.size())
+          ? " (those that share a parameter or a skip stay together)"
+          : "",
       "; use fewer stages or chunks, or a deeper model");
 }
 

@@ -67,6 +67,18 @@ std::string Reason(ResidualMethod method) {
   }
 }
 
+TEST(DeepenedWindowTest, ALayerThatWouldSeeOtherTokensIsRefused) {
+  ModelOptions shallow = Options(ResidualMethod::kPreLn, 0, 2), deep = Options(ResidualMethod::kPreLn, 0, 4);
+  shallow.block.window = deep.block.window = 2;
+  shallow.block.global_every = deep.block.global_every = 2;
+  const auto starts = [&] {
+    return DeepenedParameters(ModelPlan::Make(shallow), ModelPlan::Make(deep), DeepeningRule::kZero).status();
+  };
+  EXPECT_THAT(std::string(starts().message()), HasSubstr("decoder layer 2 self-attention sees other tokens"));
+  deep.block.global_every = 4;
+  EXPECT_TRUE(starts().ok()) << starts();
+}
+
 class DeepenedLossTest : public ::testing::TestWithParam<ResidualMethod> {};
 
 TEST_P(DeepenedLossTest, IsTheShallowModels) {

@@ -163,7 +163,7 @@ class Evaluator {
     return status.ok() ? status : absl::Status(status.code(), absl::StrCat(CorpusName(text), ": ", status.message()));
   }
 
-  // Names what a translation depends on besides its source.
+  // Names what a translation depends on besides its source; the decoder's number grows where its results change.
   absl::StatusOr<std::string> Fingerprint(const ModelCheckpoint& checkpoint) const {
     HADAL_ASSIGN_OR_RETURN(const BeamOptions beam, ChosenBeam(options_.beam, 1, checkpoint));
     uint32_t weights = 0;
@@ -171,7 +171,8 @@ class Evaluator {
       weights = Crc32c(&file.crc32c, sizeof(file.crc32c), weights);
     }
     return absl::StrFormat(
-        "model %016x weights %08x beam %d penalty %.17g length %.17g %.17g %d ngram %d longest %d on-long %d join %d "
+        "decoder 2 model %016x weights %08x beam %d penalty %.17g length %.17g %.17g %d ngram %d longest %d on-long %d "
+        "join %d "
         "tags %d",
         checkpoint.reader().manifest().plan_hash, weights, beam.beam, beam.length_penalty, beam.max_length_a,
         beam.max_length_b, beam.min_length, beam.no_repeat_ngram, options_.decoder.longest_source,

@@ -138,7 +138,7 @@ TEST(PartitionTest, SaysWhatToTryWhenNoSplitExists) {
       "cut into at most 3; use fewer stages or chunks, or a deeper model");
   PartitionProblem uncut = Problem({1, 1, 1}, 2);
   uncut.cut_allowed_before = {true, false, false};
-  EXPECT_THAT(message(uncut), HasSubstr("at most 1 (those that share a parameter stay together); use fewer"));
+  EXPECT_THAT(message(uncut), HasSubstr("at most 1 (those that share a parameter or a skip stay together); use fewer"));
   EXPECT_THAT(message(Problem({1, -1}, 1)), HasSubstr("sublayer 1 has cost -1"));
   EXPECT_THAT(message(Problem({1, kInfinity}, 1)), HasSubstr("sublayer 1 has cost inf"));
   EXPECT_THAT(message(Problem({}, 1)), HasSubstr("0 sublayers"));
