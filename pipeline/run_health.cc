@@ -30,7 +30,7 @@ std::string RunHealth::WhyLeftOut(const GlobalGradient& gradient, const LossTren
     return absl::StrCat("the gradient of ", plan_.ParameterName(parameter), " (",
                         plan_.SublayerName(plan_.parameters[parameter].sublayer), ") is not finite");
   }
-  if (!gradient.finite && std::isfinite(gradient.loss.loss)) {
+  if (!gradient.finite && gradient.norm >= kMostGradientNorm) {
     return absl::StrFormat("the gradient's norm, %.2g, is too large for Adam's squares", gradient.norm);
   }
   if (!gradient.finite) return "the loss is not finite";

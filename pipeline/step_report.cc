@@ -53,12 +53,12 @@ RunInfo DescribeRun(const TrainOptions& options, const ModelPlan& plan, const Pi
           .free_links = pipeline.shape.free_links,
           .threads = threads,
           .recompute_every = LongestLength(pipeline.recompute),
-          .layout = absl::StrFormat("%s, chunks %d, cut before sublayers [%s], outstanding sends %d, %s%s, %d "
-                                    "micro-batches of %d/%d rows",
+          .layout = absl::StrFormat("%s, chunks %d, cut before sublayers [%s], outstanding sends %d, %s, %d "
+                                    "micro-batches of %d/%d rows%s",
                                     ToString(pipeline.schedule), pipeline.shape.chunks, absl::StrJoin(cuts, ", "),
                                     pipeline.outstanding_sends, together ? "replicas together" : "stages together",
-                                    recomputed, options.batch.micro_batches, pipeline.capacity.source_rows,
-                                    pipeline.capacity.target_rows),
+                                    options.batch.micro_batches, pipeline.capacity.source_rows,
+                                    pipeline.capacity.target_rows, recomputed),
           .first_step = first_step,
           .total_steps = options.stop.steps};
 }

@@ -91,8 +91,7 @@ absl::StatusOr<GlobalGradient> GradientNorm::Compute(const Stream& stream, const
     }
   }
   result.norm = std::sqrt(total);
-  constexpr double kMostNorm = 1e18;  // Adam's squares overflow beyond it, and the parameter would never move again
-  result.finite = result.first_bad_parameter < 0 && std::isfinite(result.loss.loss) && result.norm < kMostNorm;
+  result.finite = result.first_bad_parameter < 0 && std::isfinite(result.loss.loss) && result.norm < kMostGradientNorm;
   for (const double square : squares) result.sublayer_norms.push_back(static_cast<float>(std::sqrt(square)));
   return result;
 }

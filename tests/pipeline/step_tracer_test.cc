@@ -118,7 +118,7 @@ TEST(RunInfo, SaysWhatTheRunIs) {
   EXPECT_EQ(run.replicas, 2);
   EXPECT_EQ(run.threads, 3);
   EXPECT_EQ(run.layout, absl::StrCat("1f1b, chunks 1, cut before sublayers [", pipeline.borders[1],
-                                     "], outstanding sends 2, replicas together"));
+                                     "], outstanding sends 2, replicas together, 4 micro-batches of 300/400 rows"));
   EXPECT_EQ(run.first_step, 8);
   EXPECT_EQ(run.total_steps, 30);
   PipelineLayout chosen = pipeline;
