@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <set>
 #include <span>
+#include <system_error>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
