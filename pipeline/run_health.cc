@@ -30,9 +30,6 @@ std::string RunHealth::WhyLeftOut(const GlobalGradient& gradient, const LossTren
     return absl::StrCat("the gradient of ", plan_.ParameterName(parameter), " (",
                         plan_.SublayerName(plan_.parameters[parameter].sublayer), ") is not finite");
   }
-  if (!gradient.finite && gradient.norm >= kMostGradientNorm) {
-    return absl::StrFormat("the gradient's norm, %.2g, is too large for Adam's squares", gradient.norm);
-  }
   if (!gradient.finite) return "the loss is not finite";
   return absl::StrFormat("the loss %.4g lies %.1f deviations above the mean %.4g of the last updates",
                          gradient.loss.MeanLoss(), (gradient.loss.MeanLoss() - trend.mean) / std::sqrt(trend.variance),

@@ -85,7 +85,13 @@ absl::StatusOr<ModelOptions> ParseModelSettings(const std::string& text) {
     if (age == FieldAge::kFirst || fields.Has(name)) Read(fields, name, options.*member, words...);
   });
   fields.NoOthers();
-  if (status.ok()) status = ValidateModelOptions(options);
+  // Models of earlier versions, which allowed what no rule covers, can be read; only new runs are refused.
+  ModelOptions checked = options;
+  if (options.base_width > 0 && options.base_width <= options.d_model) checked.base_width = 0;
+  for (StackMethod* stack : {&checked.encoder, &checked.decoder}) {
+    if (stack->omega == Omega::kProfiled) stack->omega = Omega::kConstant;
+  }
+  if (status.ok()) status = ValidateModelOptions(checked);
   if (!status.ok()) return DataLossError("model settings: ", status.message());
   return options;
 }

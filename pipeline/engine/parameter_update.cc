@@ -59,7 +59,7 @@ Group GroupOf(const ModelPlan& plan, int32_t p, const OptimizerOptions& options)
   const double rate = RateFactor(parameter, sublayer, multiplier);
   // Floats below the normal ones count as 0: of a gradient below √(least normal / (1 − beta2)) the square does, and the
   // gradient does not.
-  constexpr double kLeastEpsilon = 1e-18;
+  constexpr double kLeastEpsilon = 1e-17;
   const double epsilon = hidden ? options.epsilon * method.adam_epsilon_factor / multiplier : options.epsilon;
   // Decay times rate is the same in every group.
   return {.rate_factor = rate,

@@ -91,7 +91,7 @@ absl::StatusOr<GlobalGradient> GradientNorm::Compute(const Stream& stream, const
     }
   }
   result.norm = std::sqrt(total);
-  result.finite = result.first_bad_parameter < 0 && std::isfinite(result.loss.loss) && result.norm < kMostGradientNorm;
+  result.finite = result.first_bad_parameter < 0 && std::isfinite(result.loss.loss);
   for (const double square : squares) result.sublayer_norms.push_back(static_cast<float>(std::sqrt(square)));
   return result;
 }

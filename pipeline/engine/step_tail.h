@@ -43,15 +43,12 @@ enum class StepVote : int32_t {
   kLost,       // rank 0: the run directory belongs to another attempt by now
 };
 
-// Beyond it Adam's squares overflow, and the parameter would never move again.
-inline constexpr double kMostGradientNorm = 1e18;
-
 // The facts of a step's gradient, the same on every rank.
 struct GlobalGradient {
   LossSums loss;                        // of the step, all ranks
   StepVote vote = StepVote::kContinue;  // the highest of all ranks
   double norm = 0;                      // of all gradients but frozen parameters'; not finite if an element is not
-  bool finite = true;                   // whether loss and gradient are finite, and norm < kMostGradientNorm
+  bool finite = true;                   // whether the gradient and the loss are finite
   int32_t first_bad_parameter = -1;     // first in plan order whose gradient is not finite; -1: none
   std::vector<float> sublayer_norms;    // [sublayers] of each one's parameters; a tied table counts for its first use
 };

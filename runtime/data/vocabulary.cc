@@ -149,9 +149,11 @@ absl::StatusOr<Vocabulary> Vocabulary::Parse(std::string contents, const std::st
     return InvalidArgumentError(
         name, " is empty; a vocabulary is a SentencePiece model or a dictionary with one 'token count' per line");
   }
-  // A dictionary may begin with the token "{".
-  const size_t second = contents[0] == '{' ? contents.find_first_not_of(" \t\r\n", 1) : std::string::npos;
-  const bool is_json = second != std::string::npos && (contents[second] == '"' || contents[second] == '}');
+  // A dictionary may begin with a token such as "{"; its lines end in a count.
+  const std::string_view line = std::string_view(contents).substr(0, contents.find('\n'));
+  const size_t digits = line.find_last_not_of("0123456789\r");
+  const bool counts = digits != std::string_view::npos && digits + 1 < line.size() && line[digits] == ' ';
+  const bool is_json = contents[0] == '{' && !counts;
   const auto parse = contents[0] == kModelFirstByte ? ParseSentencePiece : is_json ? ParseTokenizer : ParseDictionary;
   HADAL_ASSIGN_OR_RETURN(std::unique_ptr<const VocabularyModel> model, parse(std::move(contents), name));
   return Vocabulary(std::move(model));

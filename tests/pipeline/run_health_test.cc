@@ -43,9 +43,6 @@ TEST_F(RunHealthTest, SaysWhatWasNotFinite) {
       AllOf(HasSubstr("the gradient of " + plan_.ParameterName(1)), HasSubstr("1 in a row, 1 since the start")));
   EXPECT_THAT(health_.AfterStep(NotFinite(), kTrend, ""),
               AllOf(HasSubstr("the loss is not finite"), HasSubstr("2 in a row, 2 since the start)")));
-  StepResult large = NotFinite();
-  large.gradient.norm = 1e19;
-  EXPECT_THAT(health_.AfterStep(large, kTrend, ""), HasSubstr("1e+19, is too large for Adam's squares"));
 }
 
 TEST_F(RunHealthTest, SaysHowFarASpikeLies) {

@@ -218,7 +218,10 @@ class JsonLines : public PairFile {
       HADAL_RETURN_IF_ERROR(offer(key, key, to));
     }
     for (const auto& [source, target] : kSides) {
-      if ((from.match == 2 && to.match == 2) || !object.contains(source) || !object.contains(target)) continue;
+      if (!object.contains(source) || !object.contains(target)) continue;
+      // Keys such as "de_url" and "en_url" may be no text; with one language alone they are.
+      const bool regions = from.match == 1 && to.match == 1 && object[source].is_string() && object[target].is_string();
+      if (from.match > 0 && to.match > 0 && !regions) continue;
       Side &first = reversed_ ? to : from, &second = reversed_ ? from : to;
       for (Side* side : {&first, &second}) *side = {.language = side->language};  // of a region, or a key such as "id"
       HADAL_RETURN_IF_ERROR(offer(source, first.language, first));

@@ -82,7 +82,9 @@ TEST(VocabularyTest, DictionaryTakesByteOrderMarkCrLfAndOverwrite) {
 }
 
 TEST(VocabularyTest, ADictionaryMayBeginWithABrace) {
-  EXPECT_EQ(Vocabulary::Parse("{ 100\n} 100\n", "d.txt").value().Id("{"), 4);
+  for (const char* token : {"{", "{}", "{\""}) {
+    EXPECT_EQ(Vocabulary::Parse(absl::StrCat(token, " 100\nb 100\n"), "d.txt").value().Id(token), 4);
+  }
 }
 
 TEST(VocabularyTest, BadDictionariesNameTheLine) {

@@ -206,6 +206,10 @@ TEST_F(PairFileTest, JsonLinesAreReadByLanguageOrSide) {
                  "{\"de\": \"blau\", \"en\": \"blue\", \"en_score\": 0.7}\n"),
             absl::OkStatus());
   EXPECT_THAT(pairs_, ElementsAre(Pair("rot", "red"), Pair("blau", "blue")));
+  ASSERT_EQ(Read("{\"en\": \"blue\", \"de_DE\": \"blau\", \"source\": \"opus\", \"target\": \"news\"}\n"
+                 "{\"en_GB\": \"grey\", \"de_DE\": \"grau\", \"source\": null, \"target\": null}\n"),
+            absl::OkStatus());
+  EXPECT_THAT(pairs_, ElementsAre(Pair("blau", "blue"), Pair("grau", "grey")));
   ASSERT_EQ(Read("{\"id\": 3, \"source\": \"red\", \"target\": \"merah\"}\n", {"en", "id"}), absl::OkStatus());
   EXPECT_THAT(pairs_, ElementsAre(Pair("red", "merah")));
   Refused("{\"de\": \"a\", \"en\": \"b\"}\n{\"de\": \"a\"\n", "pairs:2: not valid");

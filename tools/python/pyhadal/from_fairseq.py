@@ -350,6 +350,12 @@ class Conversion:
         for field in ("validation.every_steps", "checkpoint.every_steps"):
             if field not in self.fields:
                 self.notes.append(f"fairseq validates and saves at every epoch: set {field}")
+        # hadal refuses fields without effect.
+        if self.fields.get("learning_rate.schedule") != "polynomial":
+            self.fields.pop("learning_rate.power", None)
+        if "model.adaptive_cutoffs" not in self.fields:
+            self.fields.pop("model.adaptive_dropout", None)
+            self.fields.pop("model.adaptive_factor", None)
         if not any(f"stop.{limit}" in self.fields for limit in ("steps", "epochs", "minutes")):
             self.notes.append("no limit is given (--max-update, --max-epoch): set stop.steps")
 
