@@ -232,7 +232,7 @@ absl::StatusOr<StepResult> Trainer::Step() {
   if (depth_) depth_->BeforeStep(progress_.step, update);
   HADAL_ASSIGN_OR_RETURN(StepResult result, engine_->TrainingStep(batches_.micro_batches, Scalars(), update));
   if (result.gradient.vote == StepVote::kLost) {
-    // Messages in their midst cannot be cancelled, and their memory is about to go.
+    // A message in progress cannot be cancelled, and its memory is about to be freed.
     if (checkpoints_->copies() != nullptr) HADAL_RETURN_IF_ERROR(checkpoints_->copies()->AwaitMessages());
     return LostError();
   }

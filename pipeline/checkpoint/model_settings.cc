@@ -85,9 +85,10 @@ absl::StatusOr<ModelOptions> ParseModelSettings(const std::string& text) {
     if (age == FieldAge::kFirst || fields.Has(name)) Read(fields, name, options.*member, words...);
   });
   fields.NoOthers();
-  // Models of earlier versions, which allowed what no rule covers, can be read; only new runs are refused.
+  // Two rules are of new runs alone: models of earlier versions, which did not have them, can be read.
   ModelOptions checked = options;
-  if (options.base_width > 0 && options.base_width <= options.d_model) checked.base_width = 0;
+  const bool added_as_it_is = options.block.positions == Positions::kLearned || !options.block.scale_embedding;
+  if (added_as_it_is && options.base_width >= 1 && options.base_width <= 65536) checked.base_width = 0;
   for (StackMethod* stack : {&checked.encoder, &checked.decoder}) {
     if (stack->omega == Omega::kProfiled) stack->omega = Omega::kConstant;
   }

@@ -130,7 +130,8 @@ inline constexpr int64_t kMessageHeaderBytes = 64;  // keeps the edges aligned
 int64_t MessageBytes(std::span<const Edge> edges, bool gradients, const ActivationCapacity& capacity, int64_t width);
 
 // Multiply-adds of each sublayer's forward for one micro-batch at full capacity, with `length` keys per attention
-// query. A combination of layers, which is bound by memory, counts as the multiply-adds that take as long.
+// query. Reading a history, which is bound by memory, counts as the multiply-adds that take as long; not at all without
+// `with_history`.
 std::vector<double> SublayerCosts(const ModelPlan& plan, const ActivationCapacity& capacity, double length,
                                   bool with_history = true);
 

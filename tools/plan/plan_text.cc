@@ -274,7 +274,10 @@ void AppendTime(const PlanReport& report, std::string& text) {
     return;
   }
   double madds = 0;  // of the model's forward; the backward has twice as many
-  for (const double cost : report.pipeline.costs) madds += cost * report.pipeline.step_micro_batches;
+  for (const double cost : SublayerCosts(report.model, report.pipeline.capacity, kTypicalSentenceRows,
+                                         /*with_history=*/false)) {
+    madds += cost * report.pipeline.step_micro_batches;
+  }
   absl::StrAppendFormat(&text,
                         "\ntime      %.0f GFLOP/s per rank (%s): a step takes %.0f ms%s, %s target tokens/s, %.4g "
                         "model TFLOP/s; optimizer %s\n",

@@ -27,6 +27,17 @@ ModelOptions SomeOptions(ResidualMethod method) {
   return options;
 }
 
+// ValidateModelOptions refuses them for new runs.
+TEST(ModelSettingsTest, ModelsOfEarlierRulesAreRead) {
+  ModelOptions options = SomeOptions(ResidualMethod::kPreLn);
+  options.block.scale_embedding = false;
+  options.base_width = 48;
+  EXPECT_FALSE(ValidateModelOptions(options).ok());
+  const absl::StatusOr<ModelOptions> read = ParseModelSettings(ModelSettingsJson(options));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->base_width, 48);
+}
+
 TEST(ModelSettingsTest, ReadsBackEveryBit) {
   for (const ResidualMethod method : AllResidualMethods()) {
     ModelOptions options = SomeOptions(method);
