@@ -252,6 +252,10 @@ absl::StatusOr<StepResult> Trainer::Step() {
     }
   }
   progress_.epochs_done = batches_.epochs_done;
+  if (progress_.step == 1 && batches_.epochs_done > 1) {
+    Warn(absl::StrFormat("a step reads the training text %.4g times; fewer batch.micro_batches make more updates of it",
+                         batches_.epochs_done));
+  }
   progress_.place = order_.place();
   progress_.target_tokens_seen += result.gradient.loss.tokens;
   for (const PackedBatch& batch : batches_.micro_batches) progress_.samples_seen += batch.sentences();
@@ -362,7 +366,9 @@ absl::StatusOr<std::optional<StopReason>> Trainer::AfterStep(StepVote vote, bool
   const int64_t save_every = options_.checkpoint.every_steps;
   const bool save_now = vote == StepVote::kSave || (save_every > 0 && progress_.step % save_every == 0);
   // In the middle of skipped steps the weights may be what makes them fail; the last checkpoint is from before.
-  const bool saves = health_.skipped_in_a_row() == 0 && (save_now || (is_kept && save_every > 0));
+  // Patience ends a run behind its best model.
+  const bool saves_best = save_every > 0 || (options_.stop.patience > 0 && options_.checkpoint.save_at_end);
+  const bool saves = health_.skipped_in_a_row() == 0 && (save_now || (is_kept && saves_best));
   const int64_t copy_every = options_.checkpoint.memory_every_steps;
   copy_due_ = !saves && (copy_due_ || (copy_every > 0 && progress_.step % copy_every == 0));
   if (saves) {
@@ -431,6 +437,11 @@ absl::StatusOr<TrainingOutcome> Trainer::Run() {
   }
   if (checkpoints_->copies() != nullptr && checkpoints_->IsSaved(progress_)) checkpoints_->copies()->Remove();
   HADAL_RETURN_IF_ERROR(tracer_->Finish());
+  const RateOptions& rate = options_.rate;
+  if (*reason == StopReason::kEpochs && rate.schedule != RateSchedule::kTFixup &&
+      progress_.update < rate.warmup_updates) {
+    Warn(absl::StrCat("the run ended inside the warm-up: update ", progress_.update, " of ", rate.warmup_updates));
+  }
   if (tracer_->missed()) Note("no trace: this start trained none of the steps that --trace names");
   return TrainingOutcome{*reason, progress_, checkpoints_->last_directory(), checkpoints_->IsSaved(progress_)};
 }

@@ -11,7 +11,9 @@ absl::Status ValidateBeamOptions(const BeamOptions& options) {
     return InvalidArgumentError(field, " = ", value, " is outside ", range);
   };
   if (options.beam < 1 || options.beam > 64) return refuse("beam", options.beam, "1 … 64");
-  if (!std::isfinite(options.length_penalty)) return refuse("length penalty", options.length_penalty, "finite numbers");
+  if (!(options.length_penalty >= 0 && options.length_penalty <= 10)) {
+    return refuse("length penalty", options.length_penalty, "0 … 10");
+  }
   if (!(options.max_length_a >= 0 && options.max_length_a <= 1e6)) {
     return refuse("max length a", options.max_length_a, "0 … 1e6");
   }

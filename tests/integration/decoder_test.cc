@@ -255,6 +255,21 @@ TEST(DecoderTest, AnotherBlock) {
   }
 }
 
+// Also the gate makes a token's queries, keys and values wider than anything that the feed-forward writes.
+TEST(DecoderTest, HeadsWiderThanTheModel) {
+  DecodeSpec spec = BaseSpec(ResidualMethod::kPreLn);
+  spec.model = SmallModel(
+      ResidualMethod::kPreLn,
+      {.encoder_layers = 0, .decoder_layers = 4, .d_model = 16, .d_ff = 8, .vocabulary = kVocabulary});
+  spec.model.block = kModernBlock;
+  spec.moved = true;
+  spec.decoder.beam = {.beam = 2, .length_penalty = 0, .max_length_b = 14, .sampling = DrawOptions{}};
+  spec.decoder.prefixes = true;
+  for (const std::vector<int32_t>& prompt : RandomSources(40, 9, kVocabulary, 8)) spec.starts.push_back({prompt, 1});
+  const std::vector<std::vector<int32_t>> none(spec.starts.size());
+  EXPECT_GE(ExpectEvaluatedProbabilities(Decode(spec, none, /*evaluate=*/true)), std::ssize(none));
+}
+
 // In front of each branch stand the method's norm and one more.
 TEST(DecoderTest, ANormOfANorm) {
   DecodeSpec spec = BaseSpec(ResidualMethod::kPreLn);

@@ -106,13 +106,15 @@ class Health : public ::testing::TestWithParam<int> {
     if (parameters.Holds(table)) parameters.Weight(table).row(token)[0] = value;
   }
 
+  SamplingOrder Order() {
+    return SamplingOrder::Create(corpus_, {.seed = options_.seed,
+                                           .capacity = {options_.batch.source_tokens, options_.batch.target_tokens},
+                                           .micro_batches_per_step = options_.batch.micro_batches})
+        .value();
+  }
   // Steps of the run whose data have `token` on the source side.
   std::set<int64_t> StepsWith(int32_t token) {
-    SamplingOrder order =
-        SamplingOrder::Create(corpus_, {.seed = options_.seed,
-                                        .capacity = {options_.batch.source_tokens, options_.batch.target_tokens},
-                                        .micro_batches_per_step = options_.batch.micro_batches})
-            .value();
+    SamplingOrder order = Order();
     std::set<int64_t> steps;
     for (int64_t step = 0; step < options_.stop.steps; ++step) {
       for (const PackedBatch& batch : NextStep(order).micro_batches) {
@@ -166,6 +168,10 @@ TEST_P(Health, TooManyInARowGoBackToTheLastCheckpoint) {
   EXPECT_EQ(outcome.recorder.Skipped(), (std::set<int64_t>{7, 8, 9}));
   EXPECT_EQ(outcome.progress.step, 12);
   EXPECT_EQ(outcome.progress.update, 6 + 2);  // the checkpoint of step 6, then steps 10 and 11
+  SamplingOrder order = Order();
+  for (int64_t step = 0; step < 12; ++step) NextStep(order, step);
+  EXPECT_EQ(outcome.progress.place.epoch, order.place().epoch);
+  EXPECT_EQ(outcome.progress.place.read, order.place().read) << "the data of the skipped steps do not come again";
   EXPECT_THAT(outcome.recorder.warnings.back(), HasSubstr("went back to the checkpoint of step 6"));
   EXPECT_TRUE(Finite(outcome));
 }

@@ -215,6 +215,11 @@ TEST_F(MemoryCopies, OlderCopiesButTheNewestGiveRoomAlsoIfAnotherRankHasBegun) {
     HADAL_RETURN_IF_ERROR(copies.Claim("1", 0));
     for (const int64_t step : {100, 110, 120}) std::filesystem::create_directories(copies.Directory(step));
     EXPECT_THAT(copies.GivingRoom(120), ElementsAre(copies.Directory(100)));
+    HADAL_RETURN_IF_ERROR(copies.Claim("2", 110));
+    EXPECT_TRUE(PathExists(copies.Directory(110)));
+    EXPECT_FALSE(PathExists(copies.Directory(120))) << "of an abandoned future";
+    options_.run_directory += "_other";
+    EXPECT_NE(hadal::MemoryCopies(options_, {"a"}, communicator).Directory(100), copies.Directory(100));
     return absl::OkStatus();
   });
   EXPECT_TRUE(status.ok()) << status;

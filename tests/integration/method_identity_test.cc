@@ -118,6 +118,16 @@ TEST(MethodIdentityTest, AttnResWithOneBlockStartsAsPreLn) {
   EXPECT_NEAR(reader(), loss, 1e-4 * loss);
 }
 
+// 21 sublayers of a block in one segment, or in segments of four.
+TEST(MethodIdentityTest, MoreReadersThanACallTakesChangeNoBit) {
+  RunSpec spec = Spec(ResidualMethod::kAttnRes);
+  spec.model.encoder.attention_residual_blocks = spec.model.decoder.attention_residual_blocks = 1;
+  spec.ranks = 1;
+  const RunOutcome whole = RunOf(spec);
+  spec.pipeline.recompute_every = 4;
+  EXPECT_EQ(FirstDifference(whole, RunOf(spec)), "");
+}
+
 TEST(MethodIdentityTest, B2tWithoutItsSkipIsPostLn) {
   const RunOutcome reference = RunOf(Spec(ResidualMethod::kPostLn));
   RunSpec b2t = Spec(ResidualMethod::kB2t);

@@ -97,6 +97,30 @@ TEST_P(FrozenParametersTest, StayAsTheyAre) {
   EXPECT_EQ(FirstDifference(sharded, Run(spec_)), "") << "in other ranges";
 }
 
+// fc1 and fc2 have more than 2^20 elements: a direction of the last slice's norm would diverge.
+TEST_F(ParameterGroupsTest, MuonNormsAMatrixOfSeveralSlicesAsAWhole) {
+  constexpr int32_t kWide = 33'000;
+  spec_.model = SmallModel(ResidualMethod::kPreLn,
+                           {.encoder_layers = 1, .decoder_layers = 1, .d_model = 32, .d_ff = kWide, .vocabulary = 40});
+  spec_.optimizer.kind = OptimizerKind::kMuon;
+  const RunOutcome after = Run(spec_);
+  const double step = spec_.learning_rate * 0.2 * std::sqrt(kWide);
+  spec_.learning_rate = 0;
+  const RunOutcome before = Run(spec_);
+  int wide = 0;
+  for (size_t p = 0; p < plan().parameters.size(); ++p) {
+    if (parameter(p).elements() <= kSliceElements) continue;
+    double squares = 0;
+    for (size_t i = 0; i < after.weights[p].size(); ++i) {
+      const double moved = after.weights[p][i] - before.weights[p][i];
+      squares += moved * moved;
+    }
+    EXPECT_NEAR(std::sqrt(squares / 32) / step, 1, 0.5) << plan().ParameterName(static_cast<int32_t>(p));
+    ++wide;
+  }
+  EXPECT_EQ(wide, 4);
+}
+
 // A word that no sentence has gets a gradient of 0: 0 / (0 + epsilon).
 TEST_F(ParameterGroupsTest, AnEpsilonThatNoFloatHoldsDividesNothingByZero) {
   spec_.optimizer.epsilon = 1e-40;

@@ -190,6 +190,17 @@ TEST_F(ResumeGridTest, NightlyAtAWidthOf512) {
   ExpectWalk(GridsOf({3, 6, 12}), {0, 11, 1, 10, 2, 9, 3, 8, 4, 7, 5, 6});
 }
 
+// It does not say what was read: as many micro-batches as were trained.
+TEST_F(ResumeGridTest, AnOlderCheckpointGoesOnBehindItsSteps) {
+  const std::vector<double> losses = Train(options_, {}, kStepsBefore + kStepsAfter, "");
+  TrainFrom(Saving(), {}, kStepsBefore, FromNothing(), directory_ / "saved");
+  FoundCheckpoint older = *FindNamed(saved_);
+  older.manifest.progress.place = {};
+  const auto resume = [&](Trainer& trainer) { return trainer.Resume(older); };
+  EXPECT_EQ(TrainFrom(options_, {}, kStepsBefore + kStepsAfter, resume, directory_ / "older"),
+            std::vector<double>(losses.begin() + kStepsBefore, losses.end()));
+}
+
 class ValidationSink final : public MetricsSink {
  public:
   void OnValidation(const ValidationMetrics& metrics) override { validations.push_back(metrics); }
@@ -211,7 +222,7 @@ TEST_F(ResumeGridTest, WhateverChangesAtAResumeNothingIsLostOrMixed) {
     const Corpus *train = &corpora[0], *validation = &sets[0];
     Grid grid;
     TrainingProgress before;
-    int64_t samples_before = 0;  // of other corpora
+    int64_t samples_before = 0, steps_before = 0;  // of other corpora
     std::vector<ValidationMetrics> of_set;
     for (int start = 0; start < 5; ++start) {
       SCOPED_TRACE("trial " + std::to_string(trial) + ", start " + std::to_string(start));
@@ -238,6 +249,7 @@ TEST_F(ResumeGridTest, WhateverChangesAtAResumeNothingIsLostOrMixed) {
       ASSERT_EQ(after.step, options.stop.steps);
       EXPECT_EQ(after.samples_seen - samples_before, after.place.epoch * train->size() + after.place.read);
       EXPECT_DOUBLE_EQ(after.epochs_done, static_cast<double>(after.samples_seen - samples_before) / train->size());
+      EXPECT_EQ(after.loss_trend.losses, after.step - steps_before);
       of_set.insert(of_set.end(), sink.validations.begin(), sink.validations.end());
       ASSERT_FALSE(of_set.empty()) << "at the end, at the latest";
       const auto best =
@@ -251,6 +263,7 @@ TEST_F(ResumeGridTest, WhateverChangesAtAResumeNothingIsLostOrMixed) {
       if (draw(0, 3) == 0) {
         train = train == &corpora[0] ? &corpora[1] : &corpora[0];
         samples_before = after.samples_seen;
+        steps_before = after.step;
       }
       if (draw(0, 2) == 0) {
         validation = validation == &sets[0] ? &sets[1] : &sets[0];

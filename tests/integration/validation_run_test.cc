@@ -184,6 +184,12 @@ TEST_F(ValidationRun, AGrowingGainGoesOnFromTheWeightsUpdate) {
   Train(std::nullopt, anew.checkpoint);
   ASSERT_EQ(sink_.validations.size(), 2u);
   for (size_t i = 0; i < 2; ++i) EXPECT_EQ(sink_.validations[i].nll, unbroken[5 + i]);
+  weights_alone_ = true;
+  options_.stop.steps = 1;
+  options_.run_directory = directory_ / "anew_again";
+  Train(std::nullopt, anew.checkpoint);
+  ASSERT_EQ(sink_.validations.size(), 3u);
+  EXPECT_EQ(sink_.validations[2].nll, unbroken[6]) << "the updates of both runs before";
 }
 
 TEST_F(ValidationRun, AnotherSeedIsThatOfTheRunFromThereOn) {
@@ -233,10 +239,21 @@ TEST_F(ValidationRun, PatienceEndsARunThatDoesNotImprove) {
   StandStill();
   options_.stop.patience = 2;
   options_.stop.steps = 20;
+  options_.checkpoint.every_steps = 0;
   const TrainingOutcome outcome = Train();
   EXPECT_EQ(outcome.reason, StopReason::kPatience);
   EXPECT_EQ(outcome.progress.step, 6) << "validated at 2, 4 and 6";
   EXPECT_EQ(outcome.progress.best_step(), 2);
+  EXPECT_THAT(SavedSteps(options_.run_directory), ElementsAre(2, 6)) << "the best model is the result";
+}
+
+TEST_F(ValidationRun, StepsLargerThanTheTextAreWarnedOf) {
+  options_.batch.micro_batches = 100;
+  options_.stop = {.epochs = 1};
+  options_.rate.warmup_updates = 2;
+  EXPECT_EQ(Train().progress.step, 1);
+  EXPECT_THAT(sink_.warnings, ElementsAre(HasSubstr("a step reads the training text "),
+                                          HasSubstr("the run ended inside the warm-up: update 1 of 2")));
 }
 
 TEST_F(ValidationRun, AnEndByTheClockDoesNotCountTowardsPatience) {

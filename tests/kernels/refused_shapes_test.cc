@@ -134,7 +134,10 @@ TEST(RefusedShapesDeathTest, OfAttention) {
        {"matrix.rows == rows", [](auto& a) { a.v.rows = 3; }},
        {"matrix.columns == columns", [](auto& a) { a.log_sum_exp.columns = 1; }},
        {"matrix.rows == rows", [](auto& a) { a.output.rows = 2; }},
-       {"args.scratch.size >= ", [](auto& a) { --a.scratch.size; }}});
+       {"args.scratch.size >= ", [](auto& a) { --a.scratch.size; }},
+       {"2 vs. 1", [&](auto& a) { a.shape.rotary.table = m.Of(1, 2); }},
+       {"4 vs. 2", [&](auto& a) { a.shape.rotary.table = m.Of(2, 4); }},
+       {"65536 vs. 65536", [](auto& a) { a.dropout.threshold = 65536; }}});
   AttentionBackwardArgs backward{.shape = forward.shape, .q = forward.q, .k = forward.k, .v = forward.v};
   backward.log_sum_exp = forward.log_sum_exp, backward.scratch = forward.scratch, backward.d_output = m.Of(3, 4);
   backward.d_q = m.Of(3, 4), backward.d_k = m.Of(4, 4), backward.d_v = m.Of(4, 4);

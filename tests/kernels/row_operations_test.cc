@@ -88,6 +88,16 @@ TEST(ScatterRowsDeathTest, PlacesBeyondTheRowsAndOtherWidthsAreRefused) {
   EXPECT_DEATH(ScatterRows(Stream::Cpu(1), {.x = from.view(), .index = {good.data(), 1}, .y = to.view()}), "1 vs. 2");
   EXPECT_DEATH(ScatterRows(Stream::Cpu(1), {.x = from.view(), .index = {good.data(), 2}, .y = narrow.view()}),
                "2 vs. 3");
+  const OwnedMatrix angles(2, 2, 1.0f);
+  const std::vector<int32_t> positions = {0, 2};
+  EXPECT_DEATH(ScatterRows(Stream::Cpu(1), {.x = from.view(),
+                                            .index = {good.data(), 2},
+                                            .y = to.view(),
+                                            .rotary = {angles.view()},
+                                            .turned_columns = 2,
+                                            .head_width = 2,
+                                            .positions = {positions.data(), 2}}),
+               "2 vs. 2");
 }
 
 TEST(TopCandidatesTest, EqualsSortingOnEveryInstructionSet) {

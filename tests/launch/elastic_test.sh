@@ -74,6 +74,10 @@ up 1 2 3; wait $job; code=$?
 echo "the ranks of a host share its memory"
 echo h1 slots=1000000 > hosts; expect 1 "${supervise[@]}" "${made_up[@]}" --set model.d_model=512; says "fits 1000000 device(s) of 0.00 GiB"
 
+echo "a host has as many ranks as slots"
+printf 'h%s slots=2\n' 1 2 > hosts; up 1 2; job 'echo "ranks $2"; '"$ends"
+expect 0 "${supervise[@]}" "${made_up[@]}"; says "^ranks 4$"
+
 echo "this host needs no probe"
 printf '%s slots=1\n' localhost "$(hostname | cut -d. -f1).example" > hosts; job "$ends"
 expect 0 "$hadal" supervise --elastic hosts "${made_up[@]}"; says "starting on 2 host(s) (localhost "

@@ -88,6 +88,9 @@ echo "changed settings are asked about; other layouts are not"
 expect 2 "${base[@]}" --set learning_rate.peak=2e-3 --set stop.steps=12 --run-dir broken
 says accept-changes; says learning_rate.peak
 expect 0 "${base[@]}" --set learning_rate.peak=2e-3 --set stop.steps=11 --accept-changes --run-dir broken
+cp -r data staged
+expect 0 "${base[@]}" --set learning_rate.peak=2e-3 --set stop.steps=11 --set data.train=staged/train --set data.validation=staged/valid --run-dir broken
+lacks "with changed settings"; lacks "are reset"
 
 echo "a checkpoint of another model is bad usage, whatever is accepted"
 expect 2 "${base[@]}" --set model.d_ff=65 --set stop.steps=12 --run-dir broken
@@ -139,11 +142,15 @@ expect 2 "${muon[@]}" --set 'optimizer.muon.coefficients=[100, 0, 0]' --run-dir 
 
 echo "a new run from a checkpoint's weights, or a run's newest"
 expect 0 "${base[@]}" --set stop.steps=2 --init-from unbroken/$last --run-dir from_checkpoint
-expect 0 "${mpi[@]}" 2 "${base[@]}" --set stop.steps=2 --init-from unbroken --run-dir from_run
+expect 0 "${mpi[@]}" 2 "${base[@]}" --set stop.steps=2 --init-from unbroken --run-dir from_run; says "weights from unbroken/$last"
 identical from_checkpoint/checkpoints/step_00000002 from_run/checkpoints/step_00000002
-otherwise=("${base[@]}" --set stop.steps=2 --set model.block.activation=gelu --set model.heads=8 --set model.residual.decoder.branch_gain=0.5 --init-from unbroken --run-dir otherwise)
-expect 2 "${otherwise[@]}"; says 'model.heads: 4 -> 8'; says 'model.block.activation: "relu" -> "gelu"'; says 'branch_gain: 1 -> 0.5'; says "or --accept-changes"
+otherwise=("${base[@]}" --set stop.steps=2 --set model.block.activation=gelu --set model.heads=8 --set model.residual.decoder.branch_gain=0.5 --set model.residual.encoder.residual_gain=9 --init-from unbroken --run-dir otherwise)
+expect 2 "${otherwise[@]}"; says 'model.heads: 4 -> 8'; says 'model.block.activation: "relu" -> "gelu"'; says 'branch_gain: 1 -> 0.5'; says 'model.residual.encoder.residual_gain: .* -> 9'; says "or --accept-changes"
 expect 0 "${otherwise[@]}" --accept-changes --set model.block.initial_deviation=0.02; says 'model.block.activation: "relu" -> "gelu"'; lacks initial_deviation
+blocks=("${base[@]}" --set model.residual.method=attn_res --set stop.steps=1)
+expect 0 "${blocks[@]}" --run-dir blocks
+expect 2 "${blocks[@]}" --set model.residual.encoder.attention_residual_blocks=2 --init-from blocks --run-dir other_blocks
+says 'attention_residual_blocks: .* -> 2'; says "or --accept-changes"
 expect 0 "${base[@]}" --set stop.steps=2 --run-dir from_nothing
 expect 1 "$hadal" checkpoint diff from_run/checkpoints/step_00000002 from_nothing/checkpoints/step_00000002
 deeper=("${base[@]}" --set model.encoder_layers=11 --set model.decoder_layers=14 --set stop.steps=1)
@@ -184,6 +191,8 @@ expect 0 "$hadal" prepare --list two.textproto --tags m2m100 --reserve-tags 1 --
 says "added to the given vocabulary: __de__ (id 300), __en__ (id 301), __reserved:1__ (id 302)"; says "train --init-from gives"
 two=("${base[@]}" --set data.train=two/train --set data.validation=two/valid --set stop.steps=1)
 expect 0 "${two[@]}" --init-from unbroken --run-dir two_languages; says "3 new tokens: __de__, __en__, __reserved:1__"
+expect 0 "$hadal" prepare --train text/train.en text/train.de --vocab two/vocabulary.model --out untagged
+expect 2 "${base[@]}" --set data.train=untagged/train --set data.validation= --init-from two_languages --run-dir from_tagged; says "was trained with language tags of the preset m2m100"
 expect 0 "${mpi[@]}" 2 "${two[@]}" --set pipeline.replicas=2 --init-from unbroken --run-dir two_by_replicas
 expect 0 "${mpi[@]}" 2 "${two[@]}" --init-from unbroken --run-dir two_by_stages
 identical two_languages/checkpoints/step_00000001 two_by_stages/checkpoints/step_00000001
@@ -204,6 +213,9 @@ expect 0 "$hadal" checkpoint ls best; says "best 2"; says "best 3"
 expect 0 "${best[@]}" --set stop.steps=7 --set 'validation.metric="chrf"' --set validation.bleu_sentences=4
 says "the best checkpoint is chosen by chrf of 4 sentences.*, before by nll"; says "best and patience are reset"
 expect 0 "$hadal" checkpoint ls best; says "best (chrf "
+expect 0 "${best[@]}" --set stop.steps=8 --set 'validation.metric="chrf"' --set validation.bleu_sentences=4 --set decode.beam=2 \
+  --set decode.length_penalty=1 --set decode.max_length_a=0.5 --set decode.max_length_b=7 --set decode.no_repeat_ngram=3
+says "chosen by chrf of 4 sentences, beam 2, length penalty 1, at most 0.5x+7, n-grams 3.*, before by chrf of 4 sentences, beam 4"
 
 echo "another text in the same place, with the same vocabulary: the place in the data means nothing there"
 expect 0 "$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --vocab data/vocabulary.model --out place
@@ -263,6 +275,7 @@ expect 2 "${base[@]}" --resume . --run-dir bad; says "is not a checkpoint"
 expect 2 "$hadal" trian; says 'did you mean "train"?'
 expect 2 "$hadal"; says "Subcommands:"
 expect 1 "$hadal" translate unbroken --input text/test.en --out /dev/full --max-len-b 5; says "is the disk full"
+expect 1 bash -c '"$1" checkpoint ls unbroken > /dev/full' full "$hadal"; says "is the disk full"
 expect 2 "$hadal" bench kernels --device cpu --widths 65; says "65 is no multiple of 64"
 expect 2 "$hadal" bench step --precision bf61; says 'not one of auto, fp32, tf32, bf16; did you mean "bf16"?'
 expect 2 "${mpi[@]}" 2 "${base[@]}" --set model.dropout=1.5 --run-dir bad

@@ -68,6 +68,8 @@ TEST(DeviceSupportTest, ExceededLimitsAreNamed) {
   ModelPlan of_queries = PlanOf(ResidualMethod::kSubLn, 16);
   of_queries.options.heads = 25, of_queries.options.block.head_width = 128;
   EXPECT_THAT(refusal(of_queries), HasSubstr("LayerNorm over 3200 columns"));
+  of_queries.options.decoder.attention_inner_norm = false;
+  EXPECT_THAT(refusal(of_queries), HasSubstr("LayerNorm over 3200 columns"));
 }
 
 TEST(DeviceSupportTest, AnAdaptiveSoftmaxNeedsACpu) {

@@ -138,6 +138,16 @@ TEST(ValidateModelOptionsTest, NormsOfPreLnNeedPreLn) {
                          [](O& o) { o.encoder.combine_layers = true; }}});
 }
 
+TEST(ValidateModelOptionsTest, AFirstNormMayLackWhereNothingElseStandsBeforeABranch) {
+  ModelOptions good = kGood;
+  good.encoder.norm = good.decoder.norm = NormPlacement::kPre;
+  good.block.first_norm = false;
+  ExpectMessages(good, {{"post_norm_share is not 0 in the decoder", [](O& o) { o.decoder.post_norm_share = 0.25; }},
+                        {"norm_gain is \"from_top\"", [](O& o) { o.encoder.norm_gain = DepthInit::kFromTop; }},
+                        {"share one segment", [](O& o) { o.decoder.learned_branch_gain = true; }},
+                        {"residual_streams is not 1", [](O& o) { o.decoder.residual_streams = 4; }}});
+}
+
 TEST(ValidateModelOptionsTest, ABaseWidthIsForPreLn) {
   ModelOptions good = kGood;
   good.base_width = 64;
@@ -151,6 +161,7 @@ TEST(ValidateModelOptionsTest, ABaseWidthIsForPreLn) {
                         {"with an adaptive softmax",
                          [](O& o) { o.label_smoothing = 0, o.adaptive_cutoffs = {.ids = {20}, .count = 1}; }},
                         {"learned positions, for which", [](O& o) { o.block.positions = Positions::kLearned; }},
+                        {"initial_deviation, for which", [](O& o) { o.block.initial_deviation = 0.02; }},
                         {"or model.block.scale_embedding to true.", [](O& o) { o.block.scale_embedding = false; }},
                         {"", [](O& o) { o.block.scale_embedding = false, o.block.embedding_norm = true; }},
                         {"base_width = -1, allowed", [](O& o) { o.base_width = -1; }}});

@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "layers/adaptive_bands.h"
 #include "layers/method_presets.h"
+#include "tests/support/small_model.h"
 
 namespace hadal {
 namespace {
@@ -152,6 +153,38 @@ TEST(ModelPlanTest, InitialDeviationTakesThePlaceOfXaviers) {
     EXPECT_FLOAT_EQ(deviation(layer + "self_attn.out_proj.weight"), 0.02f * beta / std::sqrt(12.0f));
     EXPECT_FLOAT_EQ(deviation(layer + "fc2.weight"), 0.02f * beta / std::sqrt(12.0f));
   }
+  const Block block = options.block;
+  options = Options(0, 6, 64, 128, 10);
+  options.block = block;
+  ApplyResidualMethod(ResidualMethod::kPreLn, options);
+  EXPECT_FLOAT_EQ(deviation("decoder.layers.3.fc2.weight"), 0.02f / std::sqrt(12.0f));
+}
+
+// The second matrix of a gated feed-forward as the first, a gate of heads as the queries.
+TEST(ModelPlanTest, GatesStartAsWhatTheyMultiply) {
+  ModelOptions options = Options(2, 3, 16, 32, 100);
+  const auto expect = [&](float of_gate) {
+    const ModelPlan plan = ModelPlan::Make(options);
+    const auto scale = [&](int32_t s, ParameterRole role) {
+      return plan.parameters[plan.ParameterOf(s, role)].init_scale;
+    };
+    for (int32_t s = 0; s < std::ssize(plan.sublayers); ++s) {
+      if (plan.sublayers[s].kind == SublayerKind::kFeedForward) {
+        EXPECT_EQ(scale(s, ParameterRole::kLinearWeight), scale(s, ParameterRole::kHiddenWeight));
+      }
+      if (plan.sublayers[s].kind == SublayerKind::kSelfAttention) {
+        EXPECT_EQ(scale(s, ParameterRole::kGateWeight), scale(s, ParameterRole::kQueryWeight));
+        EXPECT_FLOAT_EQ(scale(s, ParameterRole::kGateWeight), of_gate);
+        EXPECT_GE(plan.ParameterOf(s, ParameterRole::kGateBias), 0) << "one product has four biases";
+      }
+    }
+  };
+  options.block.gated = options.block.attention_gate = true;
+  options.block.biases = Biases::kQkv;
+  expect(0.25f);  // sqrt(2 / (16 + 16)): DeepNorm's beta is not for it
+  ApplyResidualMethod(ResidualMethod::kPostLn, options);
+  options.block.initial_deviation = 0.02;
+  expect(0.02f);
 }
 
 // Of a 2L-3L model; each name once.
@@ -428,6 +461,16 @@ TEST(ModelPlanTest, TravelsAsBytesAndRefusesDamage) {
   bytes[bytes.size() / 2] ^= 1;
   EXPECT_FALSE(ModelPlan::Parse(bytes).ok());
   EXPECT_FALSE(ModelPlan::Parse(std::string_view(bytes).substr(0, 11)).ok());
+}
+
+// Checkpoints of every earlier version are read by it.
+TEST(ModelPlanTest, TheHashIsThatOfSavedModels) {
+  ModelOptions options = Options(0, 4, 16, 24, 200);
+  options.heads = 4;
+  EXPECT_EQ(ModelPlan::Make(options).Hash(), 15658631591003876138u);
+  ApplyResidualMethod(ResidualMethod::kLnScaling, options);
+  options.block = testing::kModernBlock;
+  EXPECT_EQ(ModelPlan::Make(options).Hash(), 2464559198200705737u);
 }
 
 TEST(ModelPlanTest, HashTellsModelsApart) {

@@ -6,6 +6,7 @@
 
 #include "gtest/gtest.h"
 #include "layers/adaptive_head.h"
+#include "layers/candidate_head.h"
 #include "runtime/arena.h"
 #include "runtime/random.h"
 #include "tests/support/bound_model.h"
@@ -175,6 +176,59 @@ TEST(OutputHeadOnDeviceTest, ABlockOfRowsHasItsOwnTargets) {
   for (int64_t r = padding; r < rows; ++r) EXPECT_NEAR(row_nll[r], std::log(sum) - batch.target[r], 1e-4) << r;
 }
 
+// Of an encoder alone, over more rows than a block; each row is a multiple of its target's embedding.
+TEST(MaskedRowsTest, EveryRowsHitCounts) {
+  SmallShape shape = NarrowShape(1);
+  shape.decoder_layers = 0;
+  const BoundModel model(SmallModel(ResidualMethod::kPostLn, shape), PairsOf({2}, {300}, 23));
+  const ModelPlan& plan = model.plan();
+  const Matrix table = model.parameters().Weight(plan.sublayers[plan.output_head()].table);
+  const Vector bias =
+      model.parameters().WeightVector(plan.ParameterOf(plan.output_head(), ParameterRole::kLogitBias));
+  OwnedMatrix x(300, plan.options.d_model);
+  int64_t hits = 0;
+  for (int64_t r = 0; r < x.rows; ++r) {
+    const int32_t target = model.batch().target[r];
+    for (int64_t c = 0; c < x.columns; ++c) x.view().row(r)[c] = 20 * table.row(target)[c];
+    std::vector<double> z;
+    for (int64_t v = 0; v < table.rows; ++v) {
+      z.push_back(bias[v]);
+      for (int64_t c = 0; c < x.columns; ++c) z[v] += double{x.view().row(r)[c]} * table.row(v)[c];
+    }
+    hits += std::ranges::max(z) == z[target] ? 1 : 0;
+  }
+  EXPECT_GT(hits, 200);
+  const OutputHead head(plan, model.capacity(), Purpose::kTraining);
+  SublayerContext context = model.Context();
+  context.scalars.training = false;
+  head.Forward(context, {.x = x.view()});
+  head.FetchLosses(context);
+  EXPECT_EQ(head.Losses(context, {}).hits, hits);
+}
+
+TEST(CandidateHeadTest, TheEndIsTheModelsEndToken) {
+  ModelOptions options = SmallModel(ResidualMethod::kPreLn, NarrowShape(1));
+  options.start_token = options.end_token = 7;
+  const BoundModel model(options, PairsOf({2}, {3}, 23));
+  ArenaLayout layout;
+  CandidateHead head(model.plan(), /*rows=*/3, /*candidates=*/23, /*copies_logits=*/false, layout);
+  const Arena arena = *Arena::Allocate(layout);
+  head.Bind(arena);
+  const OwnedMatrix x(3, model.plan().options.d_model, 1, 1.0f);
+  const SublayerContext context = model.Context();
+  head.Forward(context.stream, context.parameters, context.workspace, x.view());
+  const CandidateTable table = head.Table(context.stream, context.workspace, 3, /*logits=*/false);
+  int found = 0;
+  for (int64_t r = 0; r < 3; ++r) {
+    for (int64_t k = 0; k < 23; ++k) {
+      if (table.tokens.row(r)[k] != 7) continue;
+      EXPECT_EQ(table.end[r], table.log_probabilities.row(r)[k]);
+      ++found;
+    }
+  }
+  EXPECT_EQ(found, 3);
+}
+
 // M·v in double.
 std::vector<double> Product(ConstMatrix m, const std::vector<double>& v) {
   std::vector<double> product(m.rows, 0.0);
@@ -242,6 +296,28 @@ TEST(AdaptiveHeadTest, LossesAreThoseOfTheDefinition) {
   ExpectLossesOfTheDefinition(BoundModel(with_bands(), PairsOf({2}, {40}, 23)), 4);
   shape.vocabulary = 100000;
   ExpectLossesOfTheDefinition(BoundModel(with_bands(), PairsOf({2}, {200}, 100000)), 12);
+}
+
+TEST(AdaptiveHeadTest, GradientOfTheInputIsTheSlopeOverMoreRowsThanABlock) {
+  const BoundModel model(
+      WithAdaptiveSoftmax(SmallModel(ResidualMethod::kPostLn, NarrowShape(1)), EmbeddingSharing::kNone, 8, 14),
+      PairsOf({2}, {300}, 23));
+  ArenaLayout layout;
+  AdaptiveHead head(model.plan(), model.capacity(), Purpose::kTraining, layout);
+  const Arena arena = *Arena::Allocate(layout);
+  head.Bind(arena);
+  std::vector<std::byte> saved(head.saved_bytes());
+  OwnedMatrix x(300, model.plan().options.d_model, 1, 1.0f), d_x(x.rows, x.columns);
+  const SublayerContext context = model.Context();
+  const auto loss = [&] {
+    head.Forward(context, {.x = x.view(), .saved = saved.data()});
+    head.FetchLosses(context);
+    return head.Losses(context, {}).loss;
+  };
+  loss();
+  head.BackwardInput(context, {.saved = saved.data(), .d_x = d_x.view()}, 0);
+  EXPECT_TRUE(IsGradientAlongDirections(x.values, d_x.values, loss,
+                                        {.rounding = 2 * kRowRounding * std::sqrt(300.0)}, 1));
 }
 
 }  // namespace

@@ -67,6 +67,7 @@ TEST_F(RunHealthTest, GoesBackWithTheWeightsAndOnWithTheData) {
   const TrainingProgress now{.step = 63,
                              .update = 60,
                              .epochs_done = 2.5,
+                             .place = {.epoch = 2, .read = 5},
                              .samples_seen = 630,
                              .target_tokens_seen = 7,
                              .training_seconds = 9};
@@ -75,6 +76,7 @@ TEST_F(RunHealthTest, GoesBackWithTheWeightsAndOnWithTheData) {
   TrainingProgress expected = loaded;
   expected.step = 63;
   expected.epochs_done = 2.5;
+  expected.place = now.place;
   expected.samples_seen = 630;
   expected.target_tokens_seen = 7;
   expected.training_seconds = 9;

@@ -249,11 +249,11 @@ class ValidationBleuTest : public ::testing::Test {
   }
 
   // Of a corpus whose sample i has word i as its source and its target.
-  ValidationBleu Make(int32_t samples, int64_t sentences) const {
+  ValidationBleu Make(int32_t samples, int64_t sentences, int32_t corpora = 1) const {
     std::vector<Sample> list;
     for (int32_t i = 0; i < samples; ++i) {
       const int32_t word = kSpecialTokens + i % kWords;
-      list.push_back({.source = {word}, .target = {word}});
+      list.push_back({.corpus_id = i % corpora, .source = {word}, .target = {word}});
     }
     std::vector<std::string> words;
     for (int32_t i = 0; i < kWords; ++i) words.push_back(absl::StrCat("w", i));
@@ -279,6 +279,14 @@ class ValidationBleuTest : public ::testing::Test {
 
 TEST_F(ValidationBleuTest, SentencesAreTakenEvenlyFromTheCorpus) {
   EXPECT_THAT(Make(10, 4).references(), ElementsAre("w0", "w2", "w5", "w7"));
+}
+
+TEST_F(ValidationBleuTest, EachCorpusOfSeveralHasItsScores) {
+  ValidationBleu bleu = Make(4, 4, /*corpora=*/2);
+  const TranslatedValidation translated = bleu(*engine_, /*update=*/1).value();
+  ASSERT_THAT(translated.corpora, SizeIs(2));
+  for (const auto& scores : translated.corpora) EXPECT_TRUE(scores.has_value());
+  EXPECT_THAT(Make(4, 4)(*engine_, /*update=*/1).value().corpora, SizeIs(0));
 }
 
 TEST_F(ValidationBleuTest, TranslationsThatStayAlikeAreReportedOnce) {

@@ -18,6 +18,20 @@ TEST(PhiloxTest, KnownAnswers) {
             (std::array<uint32_t, 4>{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
+// Those of saved runs: masks, orders and initial weights after an upgrade are what they were.
+TEST(PhiloxTest, CountersOfEachUse) {
+  RandomCounter counter{.seed = 1, .step = 7, .micro_batch = 6, .sublayer = 5, .site = RandomSite::kAttention};
+  EXPECT_EQ(counter.At(9, 2), (PhiloxCounter{9, 1u | 5u << 3 | 2u << 19, 6, 7}));
+  counter.site = RandomSite::kSampling;
+  EXPECT_EQ(counter.At(9), (PhiloxCounter{9, 7u | 5u << 3, 6, 7}));
+  const std::array<uint32_t, 4> words = Philox4x32(5, {3, 6, 2, 1});
+  const uint64_t index = (uint64_t{1} << 32) + 3;
+  EXPECT_EQ(UniformAt(5, RandomSite::kInitialization, 2, index), words[0] * 0x1p-32);
+  EXPECT_NEAR(NormalAt(5, RandomSite::kInitialization, 2, index),
+              std::sqrt(-2 * std::log((words[0] + 0.5) * 0x1p-32)) * std::cos(2 * std::acos(-1.0) * words[1] * 0x1p-32),
+              1e-12);
+}
+
 TEST(DropoutTest, KeepsTheStatedShareAndTheMean) {
   const Dropout dropout{{.seed = 7, .step = 3, .micro_batch = 1, .sublayer = 5}, Dropout::Threshold(0.3)};
   double sum = 0;

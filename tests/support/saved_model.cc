@@ -42,7 +42,9 @@ absl::Status SaveOnRank(const SavedModel& saved, const std::string& run_director
                                   engine->state(), communicator.rank(), collectives, /*sink=*/nullptr,
                                   /*trace=*/nullptr);
   HADAL_RETURN_IF_ERROR(checkpoints.Claim(0));
-  TrainingProgress now{.step = steps, .update = steps};
+  // As of a run begun with --init-from: what computes must go by growth_update().
+  const int64_t before = steps * 3 / 4;
+  TrainingProgress now{.step = steps, .update = steps - before, .updates_before = before};
   return checkpoints.SaveAtEnd(now, /*is_best=*/false);
 }
 

@@ -40,7 +40,7 @@ absl::StatusOr<WeightsCheckpoint> ReadSettings(const std::string& source) {
   absl::Status status;
   JsonFields fields(json, "", status);
   fields.Read("step", manifest.progress.step, 0);
-  fields.Read("update", manifest.progress.update, 0);
+  fields.Read("update", manifest.progress.updates_before, 0);  // an export's are those of all runs
   fields.Read("config", manifest.config_text);
   if (fields.Has("inputs")) manifest.inputs = ReadInputKind(fields.Object("inputs"));
   const nlohmann::json& names = fields.List("vocabularies");

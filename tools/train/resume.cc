@@ -117,6 +117,13 @@ absl::Status CheckSettings(const TrainArguments& arguments, FoundCheckpoint& fou
                                 "read. It cannot be resumed: start over with --resume never, or in another --run-dir.");
   }
   SetSumGroups(before);
+  // Corpora that the checkpoint identifies are compared instead of their paths, which a job may stage anew.
+  if (found.manifest.progress.training_data.known()) {
+    before.mutable_data()->set_train(config.data().train());
+    if (before.data().has_validation() && config.data().has_validation()) {
+      before.mutable_data()->set_validation(config.data().validation());
+    }
+  }
   HADAL_ASSIGN_OR_RETURN(const std::string difference, ChangesToAccept(before, config));
   if (difference.empty()) return absl::OkStatus();
   if (arguments.accept_changes) {
@@ -162,7 +169,9 @@ bool ChangesMeaning(const ConfigDifference& difference) {
   constexpr std::string_view kOfStacks[] = {"norm",        "post_norm_share", "residual_gain", "norm_gain",
                                             "branch_gain", "skip_gain",       "layer_gain",    "second_stream_gain"};
   const std::string name = difference.field.substr(difference.field.rfind('.') + 1);
-  if (absl::StartsWith(difference.field, "model.residual.")) return std::ranges::count(kOfStacks, name) > 0;
+  if (absl::StartsWith(difference.field, "model.residual.")) {
+    return absl::StartsWith(name, "attention_residual_block") || std::ranges::count(kOfStacks, name) > 0;
+  }
   return name != "head_width" && name != "kv_heads" && !absl::StartsWith(name, "initial_");
 }
 
@@ -335,7 +344,8 @@ absl::Status LoadInitialState(const TrainArguments& arguments, const std::string
     if (!growth.empty()) growth = absl::StrCat(found->checkpoint.directory, ": ", growth);
     std::string changes;
     HADAL_RETURN_IF_ERROR(CheckMeaning(arguments, *found, run.config, changes));
-    for (const std::string& notice : {growth, std::string(absl::StripSuffix(changes, "\n"))}) {
+    for (const std::string& notice : {absl::StrCat("weights from ", found->checkpoint.directory), growth,
+                                      std::string(absl::StripSuffix(changes, "\n"))}) {
       if (!notice.empty() && warned.insert(notice).second) sinks.Tell(notice);
     }
     return found;

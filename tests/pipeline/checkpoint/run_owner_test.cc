@@ -1,13 +1,22 @@
 #include "pipeline/checkpoint/run_owner.h"
 
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <atomic>
 
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "runtime/machine.h"
 #include "tests/support/temporary_directory.h"
+
+std::atomic<int> data_syncs = 0;
+extern "C" int fdatasync(int fd) {
+  ++data_syncs;
+  return static_cast<int>(syscall(SYS_fdatasync, fd));
+}
 
 namespace hadal {
 namespace {
@@ -98,11 +107,13 @@ TEST_F(RunOwnerTest, APidThatAnotherProcessHasByNowKeepsNobodyOut) {
 }
 
 TEST_F(RunOwnerTest, HeartbeatsFromElsewhereKeepOthersOut) {
-  const auto owner = Claim(kFirst, absl::Milliseconds(5));
+  auto owner = Claim(kFirst, absl::Milliseconds(5));
   MoveElsewhere(kFirst);
   EXPECT_THAT(std::string(Find(absl::Seconds(10)).status().message()), HasSubstr("is in use"));
   ASSERT_THAT(told_, SizeIs(1));
   EXPECT_THAT(told_[0], AllOf(HasSubstr("waiting 10s"), HasSubstr(kFirst)));
+  owner.reset();
+  EXPECT_GT(data_syncs, 0) << "other hosts may not see heartbeats that were not synced";
 }
 
 TEST_F(RunOwnerTest, SilenceElsewhereDoesNot) {

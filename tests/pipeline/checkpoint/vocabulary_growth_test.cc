@@ -49,6 +49,17 @@ ModelPlan Plan(int32_t ids, EmbeddingSharing sharing) {
   return ModelPlan::Make(model);
 }
 
+TEST(VocabularyGrowthTest, EachSidesTableHasItsOwnRows) {
+  const ModelPlan plan = Plan(8, EmbeddingSharing::kNone);
+  const TokenRows rows{.source = {0, 1, 2, 3, 5}, .target = {0, 1, 2, 3, 6}};
+  const auto of = [&](int32_t sublayer) {
+    const std::span<const int32_t> ids = rows.Of(plan, plan.sublayers[sublayer].first_parameter);
+    return std::vector<int32_t>(ids.begin(), ids.end());
+  };
+  EXPECT_THAT(of(plan.source_embedding()), ElementsAre(0, 1, 2, 3, 5));
+  EXPECT_THAT(of(plan.target_embedding()), ElementsAre(0, 1, 2, 3, 6));
+}
+
 // Of so many words, more than one slice of a table; the model has a new word in front of them and one behind.
 TEST(VocabularyGrowthTest, RowsGoByTokenAndNewOnesAreDrawnOrTheMean) {
   constexpr int32_t kWords = 132'000, kOld = kSpecialTokens + kWords, kNew = kOld + 2;

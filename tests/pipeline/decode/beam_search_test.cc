@@ -308,9 +308,9 @@ TEST(LongestTranslationTest, FollowsTheLineWithinThePositions) {
 TEST(BeamOptionsTest, NamesTheBadField) {
   EXPECT_TRUE(ValidateBeamOptions({}).ok());
   EXPECT_THAT(std::string(ValidateBeamOptions({.beam = 0}).message()), ::testing::HasSubstr("beam = 0"));
-  const BeamOptions bad[] = {{.beam = 65},           {.length_penalty = NAN},    {.min_length = -1},
-                             {.max_length_a = -1},   {.max_length_b = INFINITY}, {.max_length_b = -1},
-                             {.no_repeat_ngram = -1}};
+  const BeamOptions bad[] = {{.beam = 65},         {.length_penalty = NAN}, {.length_penalty = -1},
+                             {.min_length = -1},   {.max_length_a = -1},    {.max_length_b = INFINITY},
+                             {.max_length_b = -1}, {.no_repeat_ngram = -1}};
   for (const BeamOptions& options : bad) EXPECT_FALSE(ValidateBeamOptions(options).ok());
   const auto fault = [](const DrawOptions& draw) {
     return std::string(ValidateBeamOptions({.sampling = draw}).message());

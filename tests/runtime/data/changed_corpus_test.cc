@@ -88,15 +88,23 @@ TEST_F(ChangedCorpusTest, AChangeWithinTheVocabularyIsFoundByTheFilesTime) {
   const absl::Status status = order.Next(1, step_);
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr(shard_ + ": it was changed while it was in use"));
+  std::filesystem::last_write_time(shard_, written_ + std::chrono::milliseconds(1));
+  EXPECT_FALSE(order.Next(1, step_).ok()) << "within the same second";
 }
 
+// The file is read again, once.
 TEST_F(ChangedCorpusTest, AnotherTimeAloneIsNoChange) {
   SamplingOrder order = Open();
   std::filesystem::last_write_time(shard_, written_ + std::chrono::minutes(1));
   EXPECT_TRUE(order.Next(0, step_).ok());
   EXPECT_TRUE(order.Next(1, step_).ok());
+  std::string token(4, '\0');
+  token[0] = 9;
+  Overwrite(original_.size() - 4, token);
+  std::filesystem::last_write_time(shard_, written_ + std::chrono::minutes(1));
+  EXPECT_TRUE(order.Next(2, step_).ok()) << "a time that is known is not looked into";
   FlipBit(shard_, original_.size() - 4);
-  EXPECT_FALSE(order.Next(2, step_).ok());
+  EXPECT_FALSE(order.Next(3, step_).ok());
 }
 
 TEST_F(ChangedCorpusTest, AFileThatIsReplacedOrRemovedIsReadToItsEnd) {

@@ -86,6 +86,17 @@ TEST(CorpusShard, ACorpusThatIsNotThereIsRefused) {
   EXPECT_EQ(Refusal(Changed<int32_t>(bytes, place, 0)), "");
 }
 
+TEST(CorpusShard, ABlockHasItsLeastTokens) {
+  ShardLimits limits = {.target_vocabulary_size = 10, .corpora = 1, .least_target = 1};
+  ShardBuilder builder;
+  EXPECT_TRUE(builder.Add(Sample{.target = {5}}.view()).ok());
+  const std::string bytes = builder.Finish();
+  EXPECT_TRUE(CorpusShard::FromBytes(bytes, "a.shard", limits).ok());
+  limits.least_target = 2;
+  EXPECT_THAT(std::string(CorpusShard::FromBytes(bytes, "a.shard", limits).status().message()),
+              HasSubstr("it has 1 tokens, a block has 2 or more"));
+}
+
 TEST(CorpusShard, AWeightIsAFiniteNumberFromZeroOn) {
   const std::string bytes = TwoSamples().Finish();
   const size_t place = RecordField(0, offsetof(SampleRecord, weight));

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "gmock/gmock.h"
+#include "runtime/crc32c.h"
 #include "runtime/data/corpus.h"
 #include "runtime/random.h"
 #include "tests/support/corpus_of.h"
@@ -380,6 +381,35 @@ TEST(SamplingQuotasTest, FollowTheTemperature) {
 TEST(SamplingQuotasTest, WhatIsLeftGoesToTheLargestRemainders) {
   EXPECT_EQ(SamplingQuotas({2, 1, 1}, 2), (std::vector<int64_t>{2, 1, 1}));
   EXPECT_EQ(SamplingQuotas({1, 1, 2}, 2), (std::vector<int64_t>{1, 1, 2}));
+}
+
+// Of seed 5, by Fisher and Yates.
+std::vector<int32_t> Shuffled(std::vector<int32_t> values, uint32_t name, uint32_t number) {
+  const RandomCounter counter = {.seed = 5, .step = name, .micro_batch = number, .site = RandomSite::kSampling};
+  for (uint64_t i = values.size() - 1; i > 0; --i) {
+    const std::array<uint32_t, 4> words = Philox4x32(5, counter.At(static_cast<uint32_t>(i / 2)));
+    const uint64_t draw = static_cast<uint64_t>(words[i % 2 * 2 + 1]) << 32 | words[i % 2 * 2];
+    std::swap(values[i], values[static_cast<size_t>((static_cast<unsigned __int128>(draw) * (i + 1)) >> 64)]);
+  }
+  return values;
+}
+
+// Runs that are resumed by a later version read on in the same order.
+TEST(SamplingOrderTest, CorporaAreShuffledByTheirNamesAndMergedByOne) {
+  const Corpus corpus = MakeCorpora({60, 20});
+  SamplingOrder order = EpochsOf(corpus, {1});
+  const StepBatches epoch = NextStep(order);
+  std::vector<int32_t> corpora(60, 4), found;
+  corpora.resize(80, 5);
+  const std::vector<int32_t>& target = epoch.micro_batches[0].target;
+  for (size_t row = 0; row < target.size(); row += 3) found.push_back(target[row]);
+  EXPECT_EQ(found, Shuffled(corpora, /*name=*/1, /*number=*/0));
+  for (int32_t c = 0; c < 2; ++c) {
+    const std::string& name = corpus.manifest().corpora[static_cast<size_t>(c)];
+    std::vector<int32_t> numbers(c == 0 ? size_t{60} : size_t{20});
+    std::iota(numbers.begin(), numbers.end(), 0);
+    EXPECT_EQ(TakenOf(epoch, c), Shuffled(numbers, Crc32c(name.data(), name.size()), /*number=*/0)) << c;
+  }
 }
 
 TEST(SamplingOrderTest, MoreCorporaChangeSharesButNoOrder) {

@@ -8,6 +8,7 @@
 
 #include "gtest/gtest.h"
 #include "runtime/data/corpus.h"
+#include "runtime/random.h"
 
 namespace hadal {
 namespace {
@@ -110,6 +111,27 @@ TEST(TokenMasksTest, DependOnTheSampleAlone) {
   EXPECT_EQ(together.target_offsets.back(), static_cast<int32_t>(target.size()));
   EXPECT_NE(Masked(masking, {8, 3, 19}, 2).source, source);
   EXPECT_NE(Masked(masking, {8, 3, 19}, 1, 1).source, source);
+}
+
+// Those of saved runs, and none of the draws that order the samples.
+TEST(TokenMasksTest, RowsAreDrawnByTheirCounters) {
+  const TokenMasking masking = Masking();
+  const PackedBatch masked = Masked(masking, {8, 3, 19}, /*seed=*/5, /*epoch=*/2);
+  const PackedBatch plain = Masked(Masking(0), {8, 3, 19});
+  std::vector<int32_t> expected;
+  for (size_t n = 0; n < plain.samples.size(); ++n) {
+    const RandomCounter counter{.seed = 5,
+                                .step = 2,
+                                .micro_batch = static_cast<uint32_t>(plain.samples[n]),
+                                .sublayer = 1,
+                                .site = RandomSite::kSampling};
+    for (int32_t row = plain.source_offsets[n]; row < plain.source_offsets[n + 1]; ++row) {
+      const uint32_t draw = Philox4x32(5, counter.At(static_cast<uint32_t>(row - plain.source_offsets[n])))[0];
+      const bool special = std::ranges::binary_search(masking.special, plain.source[static_cast<size_t>(row)]);
+      if (!special && draw < static_cast<uint64_t>(0.3 * 0x1p32)) expected.push_back(row);
+    }
+  }
+  EXPECT_EQ(masked.target_input, expected);
 }
 
 // The documents of a block are one sample: the same masks as of a block without borders.

@@ -1,15 +1,18 @@
 // `hadal checkpoint import` of plain files: an export comes back with the same bits; broken files are refused.
 #include "tools/checkpoint/checkpoint_command.h"
 
+#include <algorithm>
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "layers/method_presets.h"
+#include "layers/parameter_store.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/checkpoint/model_checkpoint.h"
 #include "runtime/data/corpus.h"
@@ -71,9 +74,11 @@ class CheckpointImportTest : public ::testing::Test {
 TEST_F(CheckpointImportTest, KeepsTheKindOfInputs) {
   nlohmann::json json = nlohmann::json::parse(std::ifstream(folder_ / "plain/model.json"));
   json["inputs"]["tags"] = "m2m100";
+  json["update"] = 12;  // of a run begun with --init-from: more than its steps
   std::ofstream(folder_ / "plain/model.json") << json;
   ASSERT_EQ(Import(), absl::OkStatus());
   EXPECT_EQ(FindNamed(folder_ / "back")->manifest.inputs.tags, "m2m100");
+  EXPECT_EQ(FindNamed(folder_ / "back")->manifest.progress.growth_update(), 12);
 }
 
 TEST_F(CheckpointImportTest, AnExportComesBackWithTheSameBits) {
@@ -83,7 +88,7 @@ TEST_F(CheckpointImportTest, AnExportComesBackWithTheSameBits) {
   EXPECT_TRUE(same) << out.str();
   const ModelCheckpoint model = ModelCheckpoint::Open(folder_ / "back").value();
   EXPECT_EQ(model.config_text(), "seed: 7\n");
-  EXPECT_EQ(model.progress().update, 1);
+  EXPECT_EQ(model.progress().growth_update(), 1);
   EXPECT_EQ(model.target_vocabulary().contents(), words_.contents());
 }
 
@@ -98,6 +103,25 @@ TEST_F(CheckpointImportTest, AParameterOfSeveralSlicesComesBackWhole) {
   ASSERT_TRUE(ImportCheckpoint({.source = plain, .out = folder_ / "wide_back"}, out).ok());
   const bool same = DiffCheckpoints(wide, folder_ / "wide_back", {.weights_only = true}, out).value();
   EXPECT_TRUE(same) << out.str();
+  // As translation loads it.
+  ModelCheckpoint back = ModelCheckpoint::Open(folder_ / "wide_back").value();
+  std::vector<int32_t> sublayers(back.plan().sublayers.size());
+  std::iota(sublayers.begin(), sublayers.end(), 0);
+  ArenaLayout layout;
+  ParameterStore parameters(back.plan(), sublayers, Purpose::kInference, layout);
+  const Arena arena = Arena::Allocate(layout).value();
+  parameters.Bind(arena);
+  ASSERT_EQ(back.ReadWeights(parameters, Stream::Cpu(1)), absl::OkStatus());
+  CheckpointReader reader = CheckpointReader::Open(wide).value();
+  for (int32_t p = 0; p < static_cast<int32_t>(back.plan().parameters.size()); ++p) {
+    for (int64_t slice = 0; slice < SliceCount(back.plan().parameters[p]); ++slice) {
+      const Vector loaded = SliceOf(parameters.WeightVector(p), slice);
+      std::vector<float> stored(loaded.size);
+      const SliceState state{.parameter = p, .slice = slice, .weight = Vector(stored.data(), loaded.size)};
+      ASSERT_TRUE(reader.ReadSlices({&state, 1}).ok());
+      EXPECT_TRUE(std::equal(stored.begin(), stored.end(), loaded.data)) << back.plan().ParameterName(p);
+    }
+  }
 }
 
 TEST_F(CheckpointImportTest, EachSideHasItsOwnVocabulary) {

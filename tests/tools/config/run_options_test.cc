@@ -46,6 +46,18 @@ TEST(RunOptions, FramesAreTheCorpuss) {
   EXPECT_THAT(std::string(FollowCorpus({}, train).message()), HasSubstr("is text"));
 }
 
+TEST(RunOptions, TheFormOfTheTextIsTheCorpuss) {
+  TrainOptions train = OptionsOf("data { train: \"t\" } validation { every_steps: 1 bleu_sentences: 2 }").train;
+  CorpusManifest corpus;
+  corpus.tags = "m2m100";
+  corpus.form = {.start_token = 6, .end_token = 7, .reserved_ids = false, .document_mask = true};
+  ASSERT_TRUE(FollowCorpus(corpus, train).ok());
+  EXPECT_TRUE(train.pipeline.decoder->prefixes) << "a translation begins with its language's tag";
+  EXPECT_EQ(train.model.start_token, 6);
+  EXPECT_EQ(train.model.end_token, 7);
+  EXPECT_TRUE(train.model.document_mask && !train.model.reserved_ids);
+}
+
 TEST(RunOptions, FractionsOfTheStepsBecomeUpdates) {
   const TrainOptions train = OptionsOf(R"(stop { steps: 1001 } learning_rate { warmup_fraction: 0.25 }
     model { residual { method: "branchnorm" growth_fraction: 0.0001 } })")

@@ -190,6 +190,17 @@ TEST_F(EvaluateTest, TranslatesAgainOnlyWhatHasChanged) {
   Save(/*shift=*/1);
   ASSERT_TRUE(Evaluate().ok());
   EXPECT_THAT(log_, Not(HasSubstr("translated before"))) << "another model in the same place";
+  const auto change = [&](auto& option, auto value) {
+    option = value;
+    ASSERT_TRUE(Evaluate().ok());
+    EXPECT_THAT(log_, Not(HasSubstr("translated before"))) << value;
+  };
+  change(options_.beam.beam, 2);
+  change(options_.beam.max_length_a, 0.5);
+  change(options_.beam.max_length_b, 9);
+  change(options_.beam.min_length, 3);
+  change(options_.beam.no_repeat_ngram, 5);
+  change(options_.decoder.longest_source, 60);
 }
 
 TEST_F(EvaluateTest, RefusesBadTestSetsByName) {

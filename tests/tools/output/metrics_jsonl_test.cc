@@ -12,14 +12,17 @@
 #include "runtime/files.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/support/numbered_step.h"
+#include "tests/support/recorded_syncs.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hadal {
 namespace {
 
 using nlohmann::json;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 class MetricsJsonlTest : public ::testing::Test {
  protected:
@@ -243,6 +246,11 @@ TEST_F(MetricsJsonlTest, WritesTheOtherEvents) {
 
 TEST_F(MetricsJsonlTest, ResumingLeavesNoGapAndDoublesNoStep) {
   Run(1, 9);
+  {
+    const RecordedSyncs syncs;
+    Open(6);
+    EXPECT_THAT(syncs.paths(), Contains(StartsWith(path_))) << "before it takes the earlier file's place";
+  }
   Run(6, 11);
   EXPECT_THAT(Steps("step"), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10));
   EXPECT_THAT(Steps("validation"), ElementsAre(2, 4, 6, 8, 10));

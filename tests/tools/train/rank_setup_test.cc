@@ -70,11 +70,19 @@ TEST_F(RankSetupTest, SurviveTheTrip) {
   facts.device.free_bytes = int64_t{1} << 40;
   facts.relu_masks = false;
   facts.resume = "never";
+  facts.sum_groups = 4;
+  facts.applied_step = 7;
+  facts.predecessor = "an attempt";
   const RankSetup back = Unpack(Pack(facts)).value();
   EXPECT_EQ(Pack(back), Pack(facts));
   EXPECT_EQ(back.error, facts.error);
   EXPECT_EQ(back.device.free_bytes, facts.device.free_bytes);
   EXPECT_EQ(back.plan, "a plan");
+  EXPECT_FALSE(back.relu_masks);
+  EXPECT_EQ(back.resume, "never");
+  EXPECT_EQ(back.sum_groups, 4);
+  EXPECT_EQ(back.applied_step, 7);
+  EXPECT_EQ(back.predecessor, "an attempt");
   EXPECT_FALSE(Unpack("").ok());
 }
 

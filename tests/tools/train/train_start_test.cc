@@ -95,6 +95,15 @@ TEST_F(TrainStartTest, ChangedSettingsAreAskedAbout) {
       AllOf(HasSubstr(Checkpoint(10)), HasSubstr("learning_rate.peak: 0.001 -> "), HasSubstr("Give --accept-changes")));
   arguments_.accept_changes = true;
   EXPECT_EQ(*Find(kChanged), Checkpoint(10));
+  CheckpointManifest manifest = CheckpointReader::Open(Checkpoint(10))->manifest();
+  manifest.progress.loss_trend = {.losses = 9, .mean = 2, .variance = 1};
+  SetContents(Checkpoint(10) + "/manifest.json", manifest.ToString());
+  const auto losses = [this](const std::string& settings) {
+    return ChooseResume(arguments_, arguments_.resume, before_step_, Parsed(settings), model_, sinks_)
+        ->manifest.progress.loss_trend.losses;
+  };
+  EXPECT_EQ(losses(kSettings), 9);
+  EXPECT_EQ(losses(kChanged), 0) << "of other settings";
   EXPECT_THAT(Told(), AllOf(HasSubstr("with changed settings"), HasSubstr("learning_rate.peak: 0.001 -> ")));
 }
 
@@ -270,6 +279,8 @@ TEST_F(TrainLayoutTest, TheLimitThatTheConfigSetsHolds) {
   const absl::Status status = LayOut().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()), HasSubstr("the limit is 1024 bytes"));
+  ranks_[0].rank.threads = 64;
+  EXPECT_NE(LayOut().status(), status) << "all ranks need what the one of most threads does";
 }
 
 TEST_F(TrainLayoutTest, APipelineThatCannotBeCutSoIsToldWithWhoWantsIt) {

@@ -105,7 +105,8 @@ class TrainPreparationTest : public ::testing::Test {
   }
 
   // A corpus of one sentence, of vocabularies that lie beside it.
-  void StoreCorpus(const std::string& name, const Vocabulary& source, const Vocabulary& target) {
+  void StoreCorpus(const std::string& name, const Vocabulary& source, const Vocabulary& target,
+                   const InputKind& inputs = {}) {
     const auto stored = [&](const Vocabulary& vocabulary) {
       const std::string file = std::to_string(vocabulary.crc32c()) + std::string(vocabulary.extension());
       EXPECT_TRUE(vocabulary.Save(directory_ / file).ok());
@@ -114,7 +115,8 @@ class TrainPreparationTest : public ::testing::Test {
     CorpusWriter writer = *CorpusWriter::Create({.prefix = directory_ / name,
                                                  .source_vocabulary = stored(source),
                                                  .target_vocabulary = stored(target),
-                                                 .corpora = {name}});
+                                                 .corpora = {name},
+                                                 .inputs = inputs});
     const Sample sample{.source = {4}, .target = {4}};
     ASSERT_TRUE(writer.Add(sample.view()).ok());
     ASSERT_TRUE(writer.Finish().ok());
@@ -192,6 +194,9 @@ TEST_F(TrainPreparationTest, CorporaOfDifferentVocabulariesAreRefused) {
     StoreCorpus("valid", source ? others_ : words_, source ? words_ : others_);
     EXPECT_THAT(Error(absl::StatusCode::kInvalidArgument), HasSubstr("prepared with different vocabularies"));
   }
+  StoreCorpus("train", words_, words_, {.tags = "none"});
+  StoreCorpus("valid", words_, words_, {.tags = "m2m100"});
+  EXPECT_THAT(Error(absl::StatusCode::kInvalidArgument), HasSubstr("different vocabularies, tags or features"));
 }
 
 TEST_F(TrainPreparationTest, AnErrorSaysWhereItsFieldsWereSet) {
