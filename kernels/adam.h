@@ -44,7 +44,6 @@ struct AdamScalars {
   float decay = 0.0f;      // lr·wd
   float step_size = 0.0f;  // lr·sqrt(1 − b2^t)/(1 − b1^t)
   float epsilon = 0.0f;
-  int32_t apply = 1;  // 0: a device's kernel changes nothing (kernels/cuda/operations.h)
 };
 inline AdamScalars AdamScalarsOf(const AdamArgs& args) {
   const double t = static_cast<double>(args.update);

@@ -15,6 +15,18 @@ void CheckRowMajor(const ConstAnyMatrix& m) {
   HADAL_CHECK_GE(m.stride, m.columns);
 }
 
+// The weight [out, in], and the operands [R, in] and [R, out], or their gradients. Returns whether R > 0.
+bool CheckShapes(const ConstAnyMatrix& weight, const ConstAnyMatrix& in, const ConstAnyMatrix& out) {
+  CheckRowMajor(weight);
+  if (out.rows == 0 && in.rows == 0) return false;
+  CheckRowMajor(in);
+  CheckRowMajor(out);
+  HADAL_CHECK_EQ(in.columns, weight.columns);
+  HADAL_CHECK_EQ(out.columns, weight.rows);
+  HADAL_CHECK_EQ(out.rows, in.rows);
+  return true;
+}
+
 }  // namespace
 
 bool HasReluMask(const Stream& stream, const ReluMaskArgs& args) {
@@ -26,13 +38,7 @@ bool HasReluMask(const Stream& stream, const ReluMaskArgs& args) {
 }
 
 void LinearForward(const Stream& stream, const LinearForwardArgs& args) {
-  CheckRowMajor(args.weight);
-  if (args.y.rows == 0 && args.x.rows == 0) return;
-  CheckRowMajor(args.x);
-  CheckRowMajor(args.y);
-  HADAL_CHECK_EQ(args.x.columns, args.weight.columns);
-  HADAL_CHECK_EQ(args.y.columns, args.weight.rows);
-  HADAL_CHECK_EQ(args.y.rows, args.x.rows);
+  if (!CheckShapes(args.weight, args.x, args.y)) return;
   if (!args.bias.empty()) HADAL_CHECK_EQ(args.bias.size, args.weight.rows);
   if (args.relu_mask != nullptr) HADAL_CHECK(args.relu && !args.dropout.active() && stream.device() != nullptr);
   RunKernel(stream, &DeviceKernels::linear_forward, cpu::LinearForward, args);
@@ -45,13 +51,7 @@ void PackWeight(const Matrix& weight) {
 }
 
 void LinearBackwardInput(const Stream& stream, const LinearBackwardInputArgs& args) {
-  CheckRowMajor(args.weight);
-  if (args.dx.rows == 0 && args.dy.rows == 0) return;
-  CheckRowMajor(args.dy);
-  CheckRowMajor(args.dx);
-  HADAL_CHECK_EQ(args.dy.columns, args.weight.rows);
-  HADAL_CHECK_EQ(args.dx.columns, args.weight.columns);
-  HADAL_CHECK_EQ(args.dx.rows, args.dy.rows);
+  if (!CheckShapes(args.weight, args.dx, args.dy)) return;
   if (!args.relu_output.empty()) {
     HADAL_CHECK(!args.accumulate);
     HADAL_CHECK_EQ(args.relu_output.rows, args.dx.rows);
@@ -78,13 +78,7 @@ void ReluBackward(const Stream& stream, const ReluBackwardArgs& args) {
 }
 
 void LinearBackwardWeight(const Stream& stream, const LinearBackwardWeightArgs& args) {
-  CheckRowMajor(args.d_weight);
-  if (args.dy.rows == 0 && args.x.rows == 0) return;
-  CheckRowMajor(args.dy);
-  CheckRowMajor(args.x);
-  HADAL_CHECK_EQ(args.d_weight.rows, args.dy.columns);
-  HADAL_CHECK_EQ(args.d_weight.columns, args.x.columns);
-  HADAL_CHECK_EQ(args.dy.rows, args.x.rows);
+  if (!CheckShapes(args.d_weight, args.x, args.dy)) return;
   if (!args.d_bias.empty()) HADAL_CHECK_EQ(args.d_bias.size, args.dy.columns);
   if (stream.device() == nullptr) return cpu::LinearBackwardWeight(stream, args);
   if (args.batch != nullptr) return args.batch->Put(stream, args);

@@ -40,8 +40,6 @@ class Profiler;        // runtime/profiler.h
 class DeviceGraph {
  public:
   virtual ~DeviceGraph() = default;
-  // The number of recorded launches.
-  virtual int64_t launches() const = 0;
 };
 
 class Device {

@@ -13,12 +13,6 @@ constexpr uint32_t kWeyl0 = 0x9E3779B9;
 constexpr uint32_t kWeyl1 = 0xBB67AE85;
 constexpr int kRounds = 10;
 
-float Factor(const Dropout& dropout, const PhiloxCounter& counter, uint32_t draw) {
-  const std::array<uint32_t, 4> words = Philox4x32(dropout.counter.seed, counter);
-  const uint32_t bits = words[draw / 2] >> (16 * (draw % 2)) & 0xFFFF;
-  return bits < dropout.threshold ? 0.0f : dropout.scale();
-}
-
 // Philox words for element `index` of (domain, stream); one counter per index.
 std::array<uint32_t, 4> WordsAt(uint64_t seed, RandomSite domain, uint32_t stream, uint64_t index) {
   return Philox4x32(
@@ -46,13 +40,9 @@ std::array<uint32_t, 4> Philox4x32(uint64_t key, PhiloxCounter counter) {
 
 float DropoutFactor(const Dropout& dropout, uint64_t element) {
   if (!dropout.active()) return 1.0f;
-  return Factor(dropout, dropout.counter.At(static_cast<uint32_t>(element / 8)), element % 8);
-}
-
-float AttentionDropoutFactor(const Dropout& dropout, uint64_t query_row, uint32_t heads, uint32_t head, uint32_t key) {
-  if (!dropout.active()) return 1.0f;
-  const uint32_t block = static_cast<uint32_t>(query_row * heads + head);
-  return Factor(dropout, dropout.counter.At(block, key / 8), key % 8);
+  const PhiloxCounter counter = dropout.counter.At(static_cast<uint32_t>(element / 8));
+  const uint32_t bits = Philox4x32(dropout.counter.seed, counter)[element % 8 / 2] >> (16 * (element % 2)) & 0xFFFF;
+  return bits < dropout.threshold ? 0.0f : dropout.scale();
 }
 
 double UniformAt(uint64_t seed, RandomSite domain, uint32_t stream, uint64_t index) {

@@ -72,8 +72,6 @@ struct Dropout {
 
 // The scalar definition of the mask: 0 or scale(). `element` is row·width + column.
 float DropoutFactor(const Dropout& dropout, uint64_t element);
-// As DropoutFactor, for attention probabilities. `query_row` counts packed rows.
-float AttentionDropoutFactor(const Dropout& dropout, uint64_t query_row, uint32_t heads, uint32_t head, uint32_t key);
 
 // Element `index` of the random sequence that (seed, domain, stream) identifies; `stream` is any number that the user
 // of the domain chooses. Uniform in [0, 1) with 32 bits, or standard normal by Box-Muller in double. Slow: for

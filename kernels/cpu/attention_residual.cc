@@ -1,7 +1,6 @@
 #include "kernels/cpu/operations.h"
 
 #include <algorithm>
-#include <cmath>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention_residual.cc"

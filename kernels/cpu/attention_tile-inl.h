@@ -138,7 +138,7 @@ inline constexpr int64_t kKeysPerBlock = 8;
 // Dropout factors in the layout of the probabilities: out[j, lane] = factor of (first_row + lane, head, key
 // 8·key_block + j), 0 ≤ j < 8. One Philox block has the eight draws of a (query row, head, key block). With one query
 // row per lane, its words are the rows of `out` and need no transposition. Same bits as AttentionDropoutFactor
-// (runtime/random.h). `out` holds 8 vectors.  REQUIRES: dropout.active().
+// (tests/support/attention_dropout.h). `out` holds 8 vectors.  REQUIRES: dropout.active().
 HWY_INLINE void FillQueryDropoutFactors(const Dropout& dropout, uint64_t first_row, uint32_t heads, uint32_t head,
                                         uint32_t key_block, float* HWY_RESTRICT out) {
   const PhiloxTag d64;

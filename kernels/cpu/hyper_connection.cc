@@ -1,7 +1,6 @@
 #include "kernels/cpu/operations.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "hwy/cache_control.h"
 

@@ -7,8 +7,6 @@
 namespace hadal::cuda {
 namespace {
 
-constexpr int kThreads = 256;
-
 // act(t) and act'(t).
 struct Activated {
   float value, slope;
@@ -46,22 +44,11 @@ HADAL_DEVICE Activated Activate(Activation activation, float t) {
   }
 }
 
-// A thread's eight columns of y; count 0: none.
-struct Place {
-  int64_t row, column;
-  int count;
-};
-HADAL_DEVICE Place ThisPlace(int64_t rows, int64_t width) {
-  const int64_t eights = (width + 7) / 8, i = BlockX() * kThreads + ThreadIndex(), column = 8 * (i % eights);
-  const int64_t left = i / eights < rows ? width - column : 0;
-  return {i / eights, column, static_cast<int>(left < 8 ? left : 8)};
-}
-
 template <typename T, bool kAligned>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads)
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kEightThreads)
     ActivationForwardKernel(ActivationForwardArgs args, DeviceDropout dropout) {
   const int64_t width = args.y.columns;
-  const Place at = ThisPlace(args.y.rows, width);
+  const EightColumns at = ThisEight(args.y.rows, width);
   if (at.count == 0) return;
   Eight value = LoadEight<kAligned>(ViewOf<T>(args.z).row(at.row) + at.column, at.count), linear;
   if (args.gated) linear = LoadEight<kAligned>(ViewOf<T>(args.z).row(at.row) + (width + at.column), at.count);
@@ -74,10 +61,10 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads)
 }
 
 template <typename T, bool kAligned>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads)
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kEightThreads)
     ActivationBackwardKernel(ActivationBackwardArgs args, DeviceDropout dropout) {
   const int64_t width = args.dy.columns;
-  const Place at = ThisPlace(args.dy.rows, width);
+  const EightColumns at = ThisEight(args.dy.rows, width);
   if (at.count == 0) return;
   const Eight z = LoadEight<kAligned>(ViewOf<T>(args.z).row(at.row) + at.column, at.count);
   Eight gradient = LoadEight<kAligned>(ViewOf<T>(args.dy).row(at.row) + at.column, at.count), linear, d_linear;
@@ -96,17 +83,13 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads)
   StoreEight<kAligned>(dz, gradient, at.count);
 }
 
-LaunchShape ShapeOf(int64_t rows, int64_t width) {
-  return {.blocks_x = (rows * ((width + 7) / 8) + kThreads - 1) / kThreads, .threads = kThreads};
-}
-
 }  // namespace
 
 void ActivationForward(StreamHandle stream, const ActivationForwardArgs& args) {
   if (args.y.rows == 0) return;
   const bool aligned = InAlignedEights(args.y.columns, {args.z, args.y});
   WithElement(args.z.storage, [&]<typename T>(T) {
-    Launch(stream, ShapeOf(args.y.rows, args.y.columns),
+    Launch(stream, ShapeOfEights(args.y.rows, args.y.columns),
            aligned ? ActivationForwardKernel<T, true> : ActivationForwardKernel<T, false>, args,
            DeviceDropoutOf(args.dropout));
   });
@@ -116,7 +99,7 @@ void ActivationBackward(StreamHandle stream, const ActivationBackwardArgs& args)
   if (args.dy.rows == 0) return;
   const bool aligned = InAlignedEights(args.dy.columns, {args.z, args.dy, args.dz});
   WithElement(args.z.storage, [&]<typename T>(T) {
-    Launch(stream, ShapeOf(args.dy.rows, args.dy.columns),
+    Launch(stream, ShapeOfEights(args.dy.rows, args.dy.columns),
            aligned ? ActivationBackwardKernel<T, true> : ActivationBackwardKernel<T, false>, args,
            DeviceDropoutOf(args.dropout));
   });

@@ -19,24 +19,16 @@ HADAL_DEVICE void UpdateElement(const AdamScalars& s, float gradient, float& par
   parameter = MulAdd(-s.step_size, direction, parameter);
 }
 
-HADAL_DEVICE bool IsFinite(float x) { return (BitsOf(x) & 0x7F800000u) != 0x7F800000u; }
-
 template <bool kAligned>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads)
-    AdamKernel(AdamArgs args, DevicePointer<const AdamScalars> of_step, DevicePointer<int32_t> non_finite) {
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) AdamKernel(AdamArgs args, DevicePointer<const AdamScalars> of_step) {
   const AdamScalars scalars = Load(of_step);
-  if (scalars.apply == 0) return;
   const WarpSpan span = ThisWarpSpan(args.parameter.size);
-  bool finite = true;
   if (kAligned && span.whole()) {
     const Eight gradient = LoadRuns(ViewOf(args.gradient), span);
     Eight parameter = LoadRuns(ViewOf(args.parameter), span);
     Eight m = LoadRuns(ViewOf(args.first_moment), span);
     Eight v = LoadRuns(ViewOf(args.second_moment), span);
-    HADAL_UNROLL for (int i = 0; i < 8; ++i) {
-      UpdateElement(scalars, gradient.v[i], parameter.v[i], m.v[i], v.v[i]);
-      finite = finite && IsFinite(parameter.v[i]);
-    }
+    HADAL_UNROLL for (int i = 0; i < 8; ++i) UpdateElement(scalars, gradient.v[i], parameter.v[i], m.v[i], v.v[i]);
     StoreRuns(ViewOf(args.parameter), span, parameter);
     StoreRuns(ViewOf(args.first_moment), span, m);
     StoreRuns(ViewOf(args.second_moment), span, v);
@@ -46,27 +38,24 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads)
       float parameter = Load(ViewOf(args.parameter) + i), m = Load(ViewOf(args.first_moment) + i),
             v = Load(ViewOf(args.second_moment) + i);
       UpdateElement(scalars, Load(ViewOf(args.gradient) + i), parameter, m, v);
-      finite = finite && IsFinite(parameter);
       Store(ViewOf(args.parameter) + i, parameter);
       Store(ViewOf(args.first_moment) + i, m);
       Store(ViewOf(args.second_moment) + i, v);
       if (Given(args.rounded)) Store(ViewOf(args.rounded) + i, FromFloat<BFloat16>(parameter));
     });
   }
-  if (!finite && non_finite) Store(non_finite, 1);
 }
 
 }  // namespace
 
-void AdamStep(StreamHandle stream, const AdamArgs& args, DevicePointer<const AdamScalars> scalars,
-              DevicePointer<int32_t> non_finite) {
+void AdamStep(StreamHandle stream, const AdamArgs& args, DevicePointer<const AdamScalars> scalars) {
   if (args.parameter.size == 0) return;
   HADAL_CHECK(static_cast<bool>(scalars));
   const bool aligned = On16Bytes(args.parameter, args.first_moment, args.second_moment) &&
                        On16Bytes(ViewOf(args.gradient)) && On16Bytes(ViewOf(args.rounded));
   const int64_t blocks = (args.parameter.size + 8 * kThreads - 1) / (8 * kThreads);
   Launch(stream, {.blocks_x = blocks, .threads = kThreads}, aligned ? AdamKernel<true> : AdamKernel<false>, args,
-         scalars, non_finite);
+         scalars);
 }
 
 }  // namespace hadal::cuda

@@ -118,6 +118,14 @@ void WithElement(Storage storage, Body&& body) {
   body(BFloat16());
 }
 
+// Calls body(X(), Y()) with the element types of x and of y, which may be BFloat16 where x is fp32.
+template <typename Body>
+void WithElements(Storage x, Storage y, Body&& body) {
+  if (x == Storage::kFloat32) return WithElement(y, [&]<typename Y>(Y) { body(float(), Y()); });
+  HADAL_CHECK(y == Storage::kBFloat16);
+  body(BFloat16(), BFloat16());
+}
+
 // Whether every row is 16-byte aligned; true for a null view.
 template <typename T>
 HADAL_HOST_DEVICE bool RowsOn16Bytes(const DeviceMatrix<T>& m) {

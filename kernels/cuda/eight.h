@@ -150,4 +150,19 @@ HADAL_DEVICE void StoreEight(DevicePointer<T> to, const Eight& value, int count)
   }
 }
 
+// A thread's eight columns of one row, in a launch of ShapeOfEights.
+struct EightColumns {
+  int64_t row, column;
+  int count;  // existing columns; 0: none
+};
+inline constexpr int kEightThreads = 256;
+HADAL_DEVICE EightColumns ThisEight(int64_t rows, int64_t width) {
+  const int64_t eights = (width + 7) / 8, i = BlockX() * kEightThreads + ThreadIndex(), column = 8 * (i % eights);
+  const int64_t left = i / eights < rows ? width - column : 0;
+  return {i / eights, column, static_cast<int>(left < 8 ? left : 8)};
+}
+inline LaunchShape ShapeOfEights(int64_t rows, int64_t width) {
+  return {.blocks_x = (rows * ((width + 7) / 8) + kEightThreads - 1) / kEightThreads, .threads = kEightThreads};
+}
+
 }  // namespace hadal::cuda

@@ -6,19 +6,13 @@
 namespace hadal::cuda {
 namespace {
 
-constexpr int kThreads = 256;
-
-int64_t BlocksOf(int64_t rows, int64_t width) { return (rows * ((width + 7) / 8) + kThreads - 1) / kThreads; }
-
 HADAL_DEVICE float Sigmoid(float t) { return 1.0f / (1.0f + Exp(-t)); }
 
 // Eight columns of y per thread.
 template <typename Z, typename Y, bool kAligned>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) GluForwardKernel(GluForwardArgs args) {
-  const int64_t width = args.y.columns, eights = (width + 7) / 8, i = BlockX() * kThreads + ThreadIndex();
-  const int64_t row = i / eights, column = 8 * (i % eights);
-  if (row >= args.y.rows) return;
-  const int count = static_cast<int>(width - column < 8 ? width - column : 8);
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kEightThreads) GluForwardKernel(GluForwardArgs args) {
+  const auto [row, column, count] = ThisEight(args.y.rows, args.y.columns);
+  if (count == 0) return;
   Eight value = LoadEight<kAligned>(ViewOf<Z>(args.value).row(row) + column, count);
   const Eight gate = LoadEight<kAligned>(ViewOf<Z>(args.gate).row(row) + column, count);
   HADAL_UNROLL for (int c = 0; c < 8; ++c) value.v[c] *= Sigmoid(gate.v[c]);
@@ -26,11 +20,9 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) GluForwardKernel(GluForwardArgs 
 }
 
 template <typename Z, typename Y, bool kAligned>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) GluBackwardKernel(GluBackwardArgs args) {
-  const int64_t width = args.dy.columns, eights = (width + 7) / 8, i = BlockX() * kThreads + ThreadIndex();
-  const int64_t row = i / eights, column = 8 * (i % eights);
-  if (row >= args.dy.rows) return;
-  const int count = static_cast<int>(width - column < 8 ? width - column : 8);
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kEightThreads) GluBackwardKernel(GluBackwardArgs args) {
+  const auto [row, column, count] = ThisEight(args.dy.rows, args.dy.columns);
+  if (count == 0) return;
   const Eight dy = LoadEight<kAligned>(ViewOf<Y>(args.dy).row(row) + column, count);
   Eight value = LoadEight<kAligned>(ViewOf<Z>(args.value).row(row) + column, count);
   Eight gate = LoadEight<kAligned>(ViewOf<Z>(args.gate).row(row) + column, count);
@@ -55,7 +47,7 @@ void WithTypes(Storage value, Storage y, const Body& body) {
 void GluForward(StreamHandle stream, const GluForwardArgs& args) {
   if (args.y.rows == 0) return;
   const bool aligned = InAlignedEights(args.y.columns, {args.value, args.gate, args.y});
-  const LaunchShape shape = {.blocks_x = BlocksOf(args.y.rows, args.y.columns), .threads = kThreads};
+  const LaunchShape shape = ShapeOfEights(args.y.rows, args.y.columns);
   WithTypes(args.value.storage, args.y.storage, [&]<typename Z, typename Y>(Z, Y) {
     Launch(stream, shape, aligned ? GluForwardKernel<Z, Y, true> : GluForwardKernel<Z, Y, false>, args);
   });
@@ -64,7 +56,7 @@ void GluForward(StreamHandle stream, const GluForwardArgs& args) {
 void GluBackward(StreamHandle stream, const GluBackwardArgs& args) {
   if (args.dy.rows == 0) return;
   const bool aligned = InAlignedEights(args.dy.columns, {args.dy, args.value, args.gate, args.d_value, args.d_gate});
-  const LaunchShape shape = {.blocks_x = BlocksOf(args.dy.rows, args.dy.columns), .threads = kThreads};
+  const LaunchShape shape = ShapeOfEights(args.dy.rows, args.dy.columns);
   WithTypes(args.value.storage, args.dy.storage, [&]<typename Z, typename Y>(Z, Y) {
     Launch(stream, shape, aligned ? GluBackwardKernel<Z, Y, true> : GluBackwardKernel<Z, Y, false>, args);
   });

@@ -10,20 +10,13 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
 
-// Returns the number of eights of columns of a head; the last one is shorter if D is not a multiple of eight.
-HADAL_DEVICE int64_t EightsOf(int64_t head_width) { return (head_width + 7) / 8; }
-HADAL_DEVICE int CountAt(int64_t column, int64_t head_width) {
-  return static_cast<int>(head_width - column < 8 ? head_width - column : 8);
-}
-
 // One thread has eight columns of a head.
 template <typename T, bool kAligned>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) HeadScaleKernel(HeadScaleForwardArgs args, int64_t head_width) {
-  const int64_t eights = EightsOf(head_width), i = BlockX() * kThreads + ThreadIndex();
-  const int64_t head_of_row = i / eights, row = head_of_row / args.gain.size, head = head_of_row % args.gain.size;
-  if (row >= args.x.rows) return;
-  const int64_t column = 8 * (i % eights), at = head * head_width + column;
-  const int count = CountAt(column, head_width);
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kEightThreads) HeadScaleKernel(HeadScaleForwardArgs args, int64_t head_width) {
+  const auto [head_of_row, column, count] = ThisEight(args.x.rows * args.gain.size, head_width);
+  if (count == 0) return;
+  const int64_t row = head_of_row / args.gain.size, head = head_of_row % args.gain.size,
+                at = head * head_width + column;
   const float gain = Load(ViewOf(args.gain) + head);
   Eight value = LoadEight<kAligned>(ViewOf<T>(args.x).row(row) + at, count);
   HADAL_UNROLL for (int c = 0; c < 8; ++c) value.v[c] *= gain;
@@ -36,12 +29,12 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads)
     HeadScaleGradientKernel(HeadScaleBackwardArgs args, int64_t head_width) {
   HADAL_SHARED(float, warps, kWarps);
   const int64_t head = BlockY(), first = BlockX() * kHeadScaleRowBlock, left = args.dy.rows - first;
-  const int64_t rows = left < kHeadScaleRowBlock ? left : kHeadScaleRowBlock, eights = EightsOf(head_width);
+  const int64_t rows = left < kHeadScaleRowBlock ? left : kHeadScaleRowBlock, eights = (head_width + 7) / 8;
   const float gain = Load(ViewOf(args.gain) + head);
   float sum = 0.0f;
   for (int64_t i = ThreadIndex(); i < rows * eights; i += kThreads) {
     const int64_t row = first + i / eights, column = 8 * (i % eights), at = head * head_width + column;
-    const int count = CountAt(column, head_width);
+    const int count = static_cast<int>(head_width - column < 8 ? head_width - column : 8);
     Eight dy = LoadEight<kAligned>(ViewOf<T>(args.dy).row(row) + at, count);
     const Eight x = LoadEight<kAligned>(ViewOf<T>(args.x).row(row) + at, count);
     HADAL_UNROLL for (int c = 0; c < 8; ++c) {
@@ -50,12 +43,8 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads)
     }
     StoreEight<kAligned>(ViewOf<T>(args.dx).row(row) + at, dy, count);
   }
-  sum = SumOfWarp(sum);
-  if (ThreadIndex() % kWarp == 0) warps[ThreadIndex() / kWarp] = sum;
-  Barrier();
-  if (ThreadIndex() != 0) return;
-  for (int w = 1; w < kWarps; ++w) sum += warps[w];
-  Store(ViewOf(args.partials) + BlockX() * args.gain.size + head, sum);
+  sum = SumOfBlock<float>(sum, warps, kWarps);
+  if (ThreadIndex() == 0) Store(ViewOf(args.partials) + BlockX() * args.gain.size + head, sum);
 }
 
 // Block x: head x, one warp.
@@ -75,9 +64,8 @@ void HeadScaleForward(StreamHandle stream, const HeadScaleForwardArgs& args) {
   if (args.x.rows == 0) return;
   const int64_t heads = args.gain.size, head_width = args.x.columns / heads;
   const bool aligned = InAlignedEights(head_width, {args.x, args.y});
-  const int64_t eights = args.x.rows * heads * ((head_width + 7) / 8);
   WithElement(args.x.storage, [&]<typename T>(T) {
-    Launch(stream, {.blocks_x = (eights + kThreads - 1) / kThreads, .threads = kThreads},
+    Launch(stream, ShapeOfEights(args.x.rows * heads, head_width),
            aligned ? HeadScaleKernel<T, true> : HeadScaleKernel<T, false>, args, head_width);
   });
 }

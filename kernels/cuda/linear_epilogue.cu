@@ -10,22 +10,8 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// A thread's eight columns of one row.
-struct EightColumns {
-  int64_t row, column;
-  int count;  // existing columns
-};
-HADAL_DEVICE EightColumns ThisEight(int64_t rows, int64_t width) {
-  const int64_t eights = (width + 7) / 8, i = BlockX() * kThreads + ThreadIndex();
-  EightColumns eight = {i / eights, 8 * (i % eights), 0};
-  const int64_t left = width - eight.column;
-  if (eight.row < rows) eight.count = left < 8 ? static_cast<int>(left) : 8;
-  return eight;
-}
-int64_t BlocksOfEights(int64_t rows, int64_t width) { return (rows * ((width + 7) / 8) + kThreads - 1) / kThreads; }
-
 template <typename T, bool kAligned>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) BiasRowsKernel(BiasRowsArgs<T> args) {
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kEightThreads) BiasRowsKernel(BiasRowsArgs<T> args) {
   const EightColumns eight = ThisEight(args.rows, args.width);
   if (eight.count == 0) return;
   const DevicePointer<T> y = args.y.row(eight.row) + eight.column;
@@ -41,7 +27,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) BiasRowsKernel(BiasRowsArgs<T> a
 }
 
 template <typename T, bool kAligned>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) DropoutRowsKernel(DropoutRowsArgs<T> args) {
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kEightThreads) DropoutRowsKernel(DropoutRowsArgs<T> args) {
   const EightColumns eight = ThisEight(args.rows, args.width);
   if (eight.count == 0) return;
   const RandomPosition position = Load(args.dropout.position);
@@ -52,7 +38,7 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) DropoutRowsKernel(DropoutRowsArg
 }
 
 template <typename T, bool kAligned>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) ReluMaskKernel(ReluMaskArgs<T> args) {
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kEightThreads) ReluMaskKernel(ReluMaskArgs<T> args) {
   const EightColumns eight = ThisEight(args.rows, args.width);
   if (eight.count == 0) return;
   const Eight y = LoadEight<kAligned>(args.relu_output.row(eight.row) + eight.column, eight.count);
@@ -166,8 +152,8 @@ void BiasRows(StreamHandle stream, const BiasRowsArgs<T>& args) {
   HADAL_CHECK_GE(args.width, 1);
   HADAL_CHECK(static_cast<bool>(args.y));
   const bool aligned = args.width % 8 == 0 && RowsOn16Bytes(args.y) && On16Bytes(args.bias);
-  Launch(stream, {.blocks_x = BlocksOfEights(args.rows, args.width), .threads = kThreads},
-         aligned ? BiasRowsKernel<T, true> : BiasRowsKernel<T, false>, args);
+  Launch(stream, ShapeOfEights(args.rows, args.width), aligned ? BiasRowsKernel<T, true> : BiasRowsKernel<T, false>,
+         args);
 }
 
 template <typename T>
@@ -176,7 +162,7 @@ void DropoutRows(StreamHandle stream, const DropoutRowsArgs<T>& args) {
   HADAL_CHECK_GE(args.width, 1);
   HADAL_CHECK(args.y && args.dropout.position);
   const bool aligned = args.width % 8 == 0 && RowsOn16Bytes(args.y);
-  Launch(stream, {.blocks_x = BlocksOfEights(args.rows, args.width), .threads = kThreads},
+  Launch(stream, ShapeOfEights(args.rows, args.width),
          aligned ? DropoutRowsKernel<T, true> : DropoutRowsKernel<T, false>, args);
 }
 
@@ -186,8 +172,8 @@ void ReluMask(StreamHandle stream, const ReluMaskArgs<T>& args) {
   HADAL_CHECK_GE(args.width, 1);
   HADAL_CHECK(args.relu_output && args.dx);
   const bool aligned = args.width % 8 == 0 && RowsOn16Bytes(args.relu_output) && RowsOn16Bytes(args.dx);
-  Launch(stream, {.blocks_x = BlocksOfEights(args.rows, args.width), .threads = kThreads},
-         aligned ? ReluMaskKernel<T, true> : ReluMaskKernel<T, false>, args);
+  Launch(stream, ShapeOfEights(args.rows, args.width), aligned ? ReluMaskKernel<T, true> : ReluMaskKernel<T, false>,
+         args);
 }
 
 template <typename T>

@@ -123,18 +123,6 @@ HADAL_DEVICE void StoreColumnSums(const Eight& sums, const RowTeam& team, int64_
   }
 }
 
-// Adds one number per thread: a warp as a butterfly, warps in ascending order; thread 0 stores the sum. Every thread
-// must call it.
-HADAL_DEVICE void StoreBlockSum(float x, Shared<float> exchange, DevicePointer<float> to) {
-  x = SumOfWarp(x);
-  Barrier();  // `exchange` may still be read
-  if (ThreadIndex() % kWarp == 0) exchange[ThreadIndex() / kWarp] = x;
-  Barrier();
-  if (ThreadIndex() != 0) return;
-  for (int w = 1; w < ThreadsInBlock() / kWarp; ++w) x += exchange[w];
-  Store(to, x);
-}
-
 // Floats of one block's sums in `partials`.
 HADAL_HOST_DEVICE int64_t PartOfBlock(bool more, int64_t width) {
   return more ? kMoreSums * width + 1 : kColumnSums * width;
@@ -191,8 +179,11 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kMaxTeamBlockThreads, kMore ? 1 : 2)
     if (Given(args.learned_residual_gain)) {
       StoreColumnSums(sums.residual_gain, team, args.d_residual.columns, exchange, part + 3 * args.d_residual.columns);
     }
-    if (Given(args.learned_branch_gain))
-      StoreBlockSum(sums.branch_gain, exchange, part + kMoreSums * args.d_residual.columns);
+    if (Given(args.learned_branch_gain)) {
+      Barrier();  // `exchange` may still be read
+      const float sum = SumOfBlock<float>(sums.branch_gain, exchange, ThreadsInBlock() / kWarp);
+      if (ThreadIndex() == 0) Store(part + kMoreSums * args.d_residual.columns, sum);
+    }
   }
 }
 
@@ -201,12 +192,8 @@ constexpr int kGainThreads = 256;
 HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kGainThreads)
     SumBranchGainKernel(ColumnParts parts, DevicePointer<float> d_gain) {
   HADAL_SHARED(float, warps, kGainThreads / kWarp);
-  float sum = SumOfWarp(parts.SumOfRun(ThreadIndex(), kGainThreads));
-  if (ThreadIndex() % kWarp == 0) warps[ThreadIndex() / kWarp] = sum;
-  Barrier();
-  if (ThreadIndex() != 0) return;
-  for (int w = 1; w < kGainThreads / kWarp; ++w) sum += warps[w];
-  Store(d_gain, Load(d_gain) + sum);
+  const float sum = SumOfBlock<float>(parts.SumOfRun(ThreadIndex(), kGainThreads), warps, kGainThreads / kWarp);
+  if (ThreadIndex() == 0) Store(d_gain, Load(d_gain) + sum);
 }
 
 }  // namespace

@@ -59,8 +59,21 @@ HADAL_DEVICE RowTeam ThisRowTeam(int64_t width, int team_threads) {
 }
 
 // Returns the sum of x over the warp, on every lane.
-HADAL_DEVICE float SumOfWarp(float x) {
+template <typename T>
+HADAL_DEVICE T SumOfWarp(T x) {
   HADAL_UNROLL for (int mask = kWarp / 2; mask > 0; mask /= 2) x += ShuffleXor(x, mask);
+  return x;
+}
+
+// Returns on thread 0 the sum of x over the block's `count` warps, in ascending order. `warps`: [count]. Every thread
+// of the block must call it.
+template <typename T>
+HADAL_DEVICE T SumOfBlock(T x, const Shared<T>& warps, int count) {
+  x = SumOfWarp(x);
+  if (ThreadIndex() % kWarp == 0) warps[ThreadIndex() / kWarp] = x;
+  Barrier();
+  if (ThreadIndex() != 0) return x;
+  for (int w = 1; w < count; ++w) x += warps[w];
   return x;
 }
 

@@ -14,28 +14,13 @@ int64_t BlocksOfRows(int64_t rows) { return (rows + kShiftScaleRowBlock - 1) / k
 
 // Eight columns per thread.
 template <typename X, typename Y, bool kAligned>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) ForwardKernel(ShiftScaleForwardArgs args) {
-  const int64_t eights = (args.x.columns + 7) / 8, i = BlockX() * kThreads + ThreadIndex();
-  const int64_t row = i / eights, column = 8 * (i % eights);
-  if (row >= args.x.rows) return;
-  const int count = static_cast<int>(args.x.columns - column < 8 ? args.x.columns - column : 8);
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kEightThreads) ForwardKernel(ShiftScaleForwardArgs args) {
+  const auto [row, column, count] = ThisEight(args.x.rows, args.x.columns);
+  if (count == 0) return;
   const float shift = Load(ViewOf(args.shift)), scale = ViewOf(args.scale) ? Load(ViewOf(args.scale)) : 1.0f;
   Eight values = LoadEight<kAligned>(ViewOf<X>(args.x).row(row) + column, count);
   HADAL_UNROLL for (int c = 0; c < 8; ++c) values.v[c] = scale * (values.v[c] - shift);
   StoreEight<kAligned>(ViewOf<Y>(args.y).row(row) + column, values, count);
-}
-
-// Two sums over the block; thread 0 has the results.
-HADAL_DEVICE void SumOfBlock(Shared<float> warps, float (&sums)[2]) {
-  HADAL_UNROLL for (int k = 0; k < 2; ++k) {
-    sums[k] = SumOfWarp(sums[k]);
-    if (ThreadIndex() % kWarp == 0) warps[2 * (ThreadIndex() / kWarp) + k] = sums[k];
-  }
-  Barrier();
-  if (ThreadIndex() != 0) return;
-  for (int w = 1; w < kWarps; ++w) {
-    HADAL_UNROLL for (int k = 0; k < 2; ++k) sums[k] += warps[2 * w + k];
-  }
 }
 
 // Block x: rows [x · kShiftScaleRowBlock, …). partials[2x] = Σ dy, partials[2x + 1] = Σ dy·(x − b), of these rows.
@@ -61,9 +46,10 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) BackwardKernel(ShiftScaleBackwar
     HADAL_UNROLL for (int c = 0; c < 8; ++c) gradient.v[c] = before.v[c] + scale * gradient.v[c];
     StoreEight<kAligned>(dx, gradient, count);
   }
-  SumOfBlock(warps, sums);
-  if (ThreadIndex() != 0) return;
-  HADAL_UNROLL for (int k = 0; k < 2; ++k) Store(ViewOf(args.partials) + 2 * BlockX() + k, sums[k]);
+  HADAL_UNROLL for (int k = 0; k < 2; ++k) {
+    const float sum = SumOfBlock<float>(sums[k], Shared<float>(warps) + k * kWarps, kWarps);
+    if (ThreadIndex() == 0) Store(ViewOf(args.partials) + 2 * BlockX() + k, sum);
+  }
 }
 
 // One warp: lane t adds blocks t, t + 32, …
@@ -73,31 +59,20 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kWarp) ScalarsKernel(ShiftScaleBackwardArg
     HADAL_UNROLL for (int k = 0; k < 2; ++k) sums[k] +=
         static_cast<double>(Load(ViewOf(args.partials) + 2 * block + k));
   }
-  HADAL_UNROLL for (int mask = kWarp / 2; mask > 0; mask /= 2) {
-    HADAL_UNROLL for (int k = 0; k < 2; ++k) sums[k] += ShuffleXor(sums[k], mask);
-  }
+  HADAL_UNROLL for (int k = 0; k < 2; ++k) sums[k] = SumOfWarp(sums[k]);
   if (ThreadIndex() != 0) return;
   const double scale = ViewOf(args.scale) ? static_cast<double>(Load(ViewOf(args.scale))) : 1.0;
   Store(ViewOf(args.d_shift), Load(ViewOf(args.d_shift)) - static_cast<float>(scale * sums[0]));
   if (ViewOf(args.scale)) Store(ViewOf(args.d_scale), Load(ViewOf(args.d_scale)) + static_cast<float>(sums[1]));
 }
 
-// Calls body(X(), Y()) with the types of x and y.
-template <typename Body>
-void WithTypes(Storage x, Storage y, Body&& body) {
-  if (x == Storage::kFloat32) return WithElement(y, [&]<typename Y>(Y) { body(float(), Y()); });
-  HADAL_CHECK(y == Storage::kBFloat16);
-  body(BFloat16(), BFloat16());
-}
-
 }  // namespace
 
 void ShiftScaleForward(StreamHandle stream, const ShiftScaleForwardArgs& args) {
-  const int64_t rows = args.x.rows, width = args.x.columns;
-  if (rows == 0) return;
-  const bool aligned = InAlignedEights(width, {args.x, args.y});
-  const LaunchShape shape = {.blocks_x = (rows * ((width + 7) / 8) + kThreads - 1) / kThreads, .threads = kThreads};
-  WithTypes(args.x.storage, args.y.storage, [&]<typename X, typename Y>(X, Y) {
+  if (args.x.rows == 0) return;
+  const bool aligned = InAlignedEights(args.x.columns, {args.x, args.y});
+  const LaunchShape shape = ShapeOfEights(args.x.rows, args.x.columns);
+  WithElements(args.x.storage, args.y.storage, [&]<typename X, typename Y>(X, Y) {
     Launch(stream, shape, aligned ? ForwardKernel<X, Y, true> : ForwardKernel<X, Y, false>, args);
   });
 }
@@ -106,7 +81,7 @@ void ShiftScaleBackward(StreamHandle stream, const ShiftScaleBackwardArgs& args)
   if (args.dy.rows == 0) return;
   const bool aligned = InAlignedEights(args.dy.columns, {args.dy, args.x, args.dx});
   const int64_t blocks = BlocksOfRows(args.dy.rows);
-  WithTypes(args.dx.storage, args.dy.storage, [&]<typename X, typename Y>(X, Y) {
+  WithElements(args.dx.storage, args.dy.storage, [&]<typename X, typename Y>(X, Y) {
     Launch(stream, {.blocks_x = blocks, .threads = kThreads},
            aligned ? BackwardKernel<X, Y, true> : BackwardKernel<X, Y, false>, args);
   });

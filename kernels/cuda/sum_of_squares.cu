@@ -1,5 +1,6 @@
 #include "kernels/cuda/sum_of_squares.h"
 
+#include "kernels/cuda/row_team.h"
 #include "kernels/cuda/thread_layer.h"
 
 namespace hadal::cuda {
@@ -23,12 +24,8 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) SquaresOfChunksKernel(SumOfSquar
     const double x = static_cast<double>(Load(args.x + i));
     sum = MulAdd(x, x, sum);
   }
-  HADAL_UNROLL for (int mask = kWarp / 2; mask > 0; mask /= 2) sum += ShuffleXor(sum, mask);
-  if (ThreadIndex() % kWarp == 0) warps[ThreadIndex() / kWarp] = sum;
-  Barrier();
-  if (ThreadIndex() != 0) return;
-  for (int w = 1; w < kWarps; ++w) sum += warps[w];
-  Store(args.partials + BlockY() * BlocksX() + BlockX(), sum);
+  sum = SumOfBlock<double>(sum, warps, kWarps);
+  if (ThreadIndex() == 0) Store(args.partials + BlockY() * BlocksX() + BlockX(), sum);
 }
 
 // One thread per slice.

@@ -12,11 +12,9 @@ constexpr int kWarps = kThreads / kWarp;
 
 // Eight columns of the sum per thread.
 template <typename X, typename Y, bool kAligned>
-HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) WeightedSumKernel(WeightedSumForwardArgs args) {
-  const int64_t eights = (args.y.columns + 7) / 8, i = BlockX() * kThreads + ThreadIndex();
-  const int64_t row = i / eights, column = 8 * (i % eights);
-  if (row >= args.y.rows) return;
-  const int count = static_cast<int>(args.y.columns - column < 8 ? args.y.columns - column : 8);
+HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kEightThreads) WeightedSumKernel(WeightedSumForwardArgs args) {
+  const auto [row, column, count] = ThisEight(args.y.rows, args.y.columns);
+  if (count == 0) return;
   Eight sum;
   for (int64_t k = 0; k < args.weights.size; ++k) {
     const float weight = Load(ViewOf(args.weights) + k);
@@ -47,12 +45,8 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) TermGradientKernel(WeightedSumBa
     }
     StoreEight<kAligned>(to, dx, count);
   }
-  sum = SumOfWarp(sum);
-  if (ThreadIndex() % kWarp == 0) warps[ThreadIndex() / kWarp] = sum;
-  Barrier();
-  if (ThreadIndex() != 0) return;
-  for (int w = 1; w < kWarps; ++w) sum += warps[w];
-  Store(ViewOf(args.partials) + BlockX() * args.weights.size + k, sum);
+  sum = SumOfBlock<float>(sum, warps, kWarps);
+  if (ThreadIndex() == 0) Store(ViewOf(args.partials) + BlockX() * args.weights.size + k, sum);
 }
 
 // One thread per term.
@@ -69,18 +63,12 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kThreads) WeightGradientKernel(WeightedSum
 }  // namespace
 
 void WeightedSumForward(StreamHandle stream, const WeightedSumForwardArgs& args) {
-  const int64_t rows = args.y.rows, width = args.y.columns;
-  if (rows == 0) return;
-  const bool aligned = InAlignedEights(width, {args.x, args.y});
-  const LaunchShape shape = {.blocks_x = (rows * ((width + 7) / 8) + kThreads - 1) / kThreads, .threads = kThreads};
-  const auto launch = [&]<typename X, typename Y>(X, Y) {
+  if (args.y.rows == 0) return;
+  const bool aligned = InAlignedEights(args.y.columns, {args.x, args.y});
+  const LaunchShape shape = ShapeOfEights(args.y.rows, args.y.columns);
+  WithElements(args.x.storage, args.y.storage, [&]<typename X, typename Y>(X, Y) {
     Launch(stream, shape, aligned ? WeightedSumKernel<X, Y, true> : WeightedSumKernel<X, Y, false>, args);
-  };
-  if (args.x.storage == Storage::kFloat32) {
-    return WithElement(args.y.storage, [&]<typename Y>(Y) { launch(float(), Y()); });
-  }
-  HADAL_CHECK(args.y.storage == Storage::kBFloat16);
-  launch(BFloat16(), BFloat16());
+  });
 }
 
 void WeightedSumBackward(StreamHandle stream, const WeightedSumBackwardArgs& args) {

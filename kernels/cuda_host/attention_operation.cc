@@ -38,11 +38,8 @@ struct TiledShape {
 
 // Returns the kernels' view, [heads, rows], of a matrix with one number per row and head, [rows, heads]. REQUIRES:
 // dense.
-DeviceMatrix<float> ByHead(const Matrix& m) {
-  HADAL_CHECK_EQ(m.stride, m.columns);
-  return {m.data, m.rows};
-}
-DeviceMatrix<const float> ByHead(const ConstMatrix& m) {
+template <typename T>
+DeviceMatrix<T> ByHead(const MatrixOf<T>& m) {
   HADAL_CHECK_EQ(m.stride, m.columns);
   return {m.data, m.rows};
 }

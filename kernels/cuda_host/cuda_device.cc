@@ -31,17 +31,15 @@ absl::Status Unavailable(const char* what, cudaError_t error) {
 
 class CudaGraph : public DeviceGraph {
  public:
-  CudaGraph(cudaGraphExec_t graph, int64_t launches) : graph_(graph), launches_(launches) {}
+  explicit CudaGraph(cudaGraphExec_t graph) : graph_(graph) {}
   ~CudaGraph() override { Check(cudaGraphExecDestroy(graph_), "destroying a graph"); }
 
-  int64_t launches() const override { return launches_; }
   cudaGraphExec_t graph() const { return graph_; }
   // Returns whether it has been launched before, and marks it as launched.
   bool BeginLaunch() { return std::exchange(launched_, true); }
 
  private:
   const cudaGraphExec_t graph_;
-  const int64_t launches_;
   bool launched_ = false;
 };
 
@@ -351,7 +349,7 @@ absl::StatusOr<std::unique_ptr<DeviceGraph>> CudaDevice::EndCapture() {
   cudaGraph_t recorded = nullptr;
   Check(cudaStreamEndCapture(stream_, &recorded), "recording a graph");
   HADAL_CHECK(std::exchange(capturing_, false));
-  const int64_t launches = std::exchange(launches_, launches_before_capture_) - launches_before_capture_;
+  launches_ = launches_before_capture_;
   cudaGraphExec_t graph = nullptr;
   cudaError_t error = cudaGraphInstantiate(&graph, recorded, 0);
   // allocates the graph's memory now, not at its first launch
@@ -363,7 +361,7 @@ absl::StatusOr<std::unique_ptr<DeviceGraph>> CudaDevice::EndCapture() {
     return ResourceExhaustedError(cudaGetErrorString(error));
   }
   Check(error, "making a graph");
-  return std::make_unique<CudaGraph>(graph, launches);
+  return std::make_unique<CudaGraph>(graph);
 }
 
 void CudaDevice::Launch(DeviceGraph& graph) {

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/time/time.h"
 #include "kernels/cuda/operations.h"
 #include "runtime/clock.h"
 #include "runtime/status_macros.h"

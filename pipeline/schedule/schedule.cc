@@ -24,24 +24,22 @@ struct Schedule {
   ScheduleKind kind;
   const char* name;
   RankProgram (*make)(const ScheduleShape& shape, int rank, const OptionalHalves& halves);
-  int64_t (*peak_live)(const ScheduleShape& shape, int rank);  // without a lag
   OptionalHalves (*halves)(const ScheduleShape& shape, int rank);
   bool several_chunks;
   ScheduleKind with_one_pending;
 };
 OptionalHalves Whole(const ScheduleShape&, int) { return std::nullopt; }
 constexpr Schedule kSchedules[] = {
-    {ScheduleKind::kGpipe, "gpipe", MakeGpipeSchedule, PeakLiveOfGpipe, Whole, true, ScheduleKind::kGpipe},
-    {ScheduleKind::k1F1B, "1f1b", Make1F1BSchedule, PeakLiveOf1F1B, Whole, false, ScheduleKind::k1F1B},
-    {ScheduleKind::kInterleaved1F1B, "interleaved_1f1b", MakeInterleavedSchedule, PeakLiveOfInterleaved, Whole, true,
+    {ScheduleKind::kGpipe, "gpipe", MakeGpipeSchedule, Whole, true, ScheduleKind::kGpipe},
+    {ScheduleKind::k1F1B, "1f1b", Make1F1BSchedule, Whole, false, ScheduleKind::k1F1B},
+    {ScheduleKind::kInterleaved1F1B, "interleaved_1f1b", MakeInterleavedSchedule, Whole, true,
      ScheduleKind::kInterleaved1F1B},
-    {ScheduleKind::k1F1BSplit, "1f1b_split", Make1F1BSchedule, PeakLiveOf1F1B, HalvesOfSplit, false,
-     ScheduleKind::k1F1BSplit},
-    {ScheduleKind::kZbH1, "zb_h1", Make1F1BSchedule, PeakLiveOf1F1B, HalvesOfZbH1, false, ScheduleKind::k1F1BSplit},
-    {ScheduleKind::kInterleavedSplit, "interleaved_split", MakeInterleavedSchedule, PeakLiveOfInterleaved,
-     HalvesOfSplit, true, ScheduleKind::kInterleavedSplit},
-    {ScheduleKind::kInterleavedZb, "interleaved_zb", MakeInterleavedSchedule, PeakLiveOfInterleaved,
-     HalvesOfInterleavedZb, true, ScheduleKind::kInterleavedSplit},
+    {ScheduleKind::k1F1BSplit, "1f1b_split", Make1F1BSchedule, HalvesOfSplit, false, ScheduleKind::k1F1BSplit},
+    {ScheduleKind::kZbH1, "zb_h1", Make1F1BSchedule, HalvesOfZbH1, false, ScheduleKind::k1F1BSplit},
+    {ScheduleKind::kInterleavedSplit, "interleaved_split", MakeInterleavedSchedule, HalvesOfSplit, true,
+     ScheduleKind::kInterleavedSplit},
+    {ScheduleKind::kInterleavedZb, "interleaved_zb", MakeInterleavedSchedule, HalvesOfInterleavedZb, true,
+     ScheduleKind::kInterleavedSplit},
 };
 
 const Schedule& ScheduleOf(ScheduleKind kind) {
@@ -122,12 +120,6 @@ bool RunsSeveralChunks(ScheduleKind kind) { return ScheduleOf(kind).several_chun
 bool SplitsBackward(ScheduleKind kind) { return ScheduleOf(kind).halves != Whole; }
 
 ScheduleKind WithOnePending(ScheduleKind kind) { return ScheduleOf(kind).with_one_pending; }
-
-int64_t PeakLive(ScheduleKind kind, const ScheduleShape& shape, int rank) {
-  const Schedule& schedule = ScheduleOf(kind);
-  const int64_t lag = schedule.halves(shape, rank).value_or(Halves()).lag;
-  return std::min(int64_t{shape.chunks} * shape.micro_batches, schedule.peak_live(shape, rank) + lag);
-}
 
 std::string ToString(const Instruction& instruction) {
   const auto index = static_cast<size_t>(instruction.operation);

@@ -146,10 +146,6 @@ absl::StatusOr<std::vector<RankProgram>> MakeSchedules(ScheduleKind kind, const 
 // next group. Weight halves keep their order among each other, and so do all other instructions.
 RankProgram EndGroups(const RankProgram& program, std::span<const int> last);
 
-// Returns the most (chunk, micro-batch) pairs that are live (schedule_check.h) at once on a rank, by the schedule's
-// formula: exact if there is one chunk or S divides M, else an upper bound. REQUIRES: as MakeSchedule.
-int64_t PeakLive(ScheduleKind kind, const ScheduleShape& shape, int rank);
-
 // One rank's forward-only program, for validation and scoring: receive, forward, send; no tail.
 // Errors: as MakeSchedule.
 absl::StatusOr<RankProgram> MakeForwardSchedule(const ScheduleShape& shape, int rank);

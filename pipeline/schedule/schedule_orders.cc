@@ -64,6 +64,11 @@ int64_t PaddedOrderSize(const ScheduleShape& shape) {
   return groups * shape.stages * shape.chunks;
 }
 
+// The forwards that a rank runs before it alternates between forward and backward, with several chunks.
+int64_t WarmUpVisits(const ScheduleShape& shape, int rank) {
+  return 2 * (int64_t{shape.stages} - 1 - rank) + (int64_t{shape.chunks} - 1) * shape.stages;
+}
+
 // Visit number `index` of the forward order, and below of the backward order.  REQUIRES: 0 ≤ index <
 // PaddedOrderSize(shape).
 ChunkVisit ForwardAt(const ScheduleShape& shape, int64_t index) {
@@ -155,10 +160,6 @@ RankProgram Make1F1BSchedule(const ScheduleShape& shape, int rank, const Optiona
   return std::move(builder).Finish();
 }
 
-int64_t PeakLiveOf1F1B(const ScheduleShape& shape, int rank) {
-  return std::min(shape.micro_batches, shape.stages - rank);
-}
-
 // GPipe (Huang et al. 2019, section 2.2): all micro-batches forward, then all backward. S = 2, M = 3, backward twice as
 // long:
 //
@@ -181,10 +182,6 @@ RankProgram MakeGpipeSchedule(const ScheduleShape& shape, int rank, const Option
   return std::move(builder).Finish();
 }
 
-int64_t PeakLiveOfGpipe(const ScheduleShape& shape, int /*rank*/) {
-  return int64_t{shape.chunks} * shape.micro_batches;
-}
-
 // Interleaved 1F1B (Narayanan et al. 2021, arXiv 2104.04473, section 2.2): each rank holds v chunks of the depth, so
 // that the pipeline fills after one chunk's time instead of one stage's. Visits run in the order described above.
 // A rank runs
@@ -199,10 +196,6 @@ int64_t PeakLiveOfGpipe(const ScheduleShape& shape, int /*rank*/) {
 // micro-batch) pairs on a rank, all chunks together; for M not a multiple of S never more than for M rounded up.
 // With one chunk this is 1F1B: nothing returns to rank 0, so the longer warm-up would cost memory
 // and gain no time.
-int64_t WarmUpVisits(const ScheduleShape& shape, int rank) {
-  return 2 * (int64_t{shape.stages} - 1 - rank) + (int64_t{shape.chunks} - 1) * shape.stages;
-}
-
 RankProgram MakeInterleavedSchedule(const ScheduleShape& shape, int rank, const OptionalHalves& halves) {
   if (shape.chunks == 1) return Make1F1BSchedule(shape, rank, halves);
   const int64_t visits = PaddedOrderSize(shape);
@@ -216,11 +209,6 @@ RankProgram MakeInterleavedSchedule(const ScheduleShape& shape, int rank, const 
   for (int64_t i = visits - warm_up; i < visits; ++i) builder.Backward(BackwardAt(shape, i));
   builder.Tail();
   return std::move(builder).Finish();
-}
-
-int64_t PeakLiveOfInterleaved(const ScheduleShape& shape, int rank) {
-  if (shape.chunks == 1) return PeakLiveOf1F1B(shape, rank);
-  return std::min(int64_t{shape.chunks} * shape.micro_batches, WarmUpVisits(shape, rank) + 1);
 }
 
 // Schedules whose weight halves follow the sends of their input halves: 1f1b_split and interleaved_split.

@@ -1,6 +1,5 @@
-// The parts of the pipeline schedules, for the table in schedule.cc. Make… returns the program of one rank. PeakLiveOf…
-// returns PeakLive (schedule.h) for whole backwards. HalvesOf… says which backwards are split and how much later weight
-// halves run.
+// The parts of the pipeline schedules, for the table in schedule.cc. Make… returns the program of one rank. HalvesOf…
+// says which backwards are split and how much later weight halves run.
 // REQUIRES (of all): stages, chunks, micro_batches ≥ 1, 0 ≤ rank < stages; checked by MakeSchedule (schedule.h).
 #pragma once
 
@@ -24,15 +23,10 @@ using OptionalHalves = std::optional<Halves>;  // nullopt: all backwards are who
 
 // All forwards, then all backwards; any number of chunks.
 RankProgram MakeGpipeSchedule(const ScheduleShape& shape, int rank, const OptionalHalves& halves);
-int64_t PeakLiveOfGpipe(const ScheduleShape& shape, int rank);
 // One forward, one backward.  REQUIRES: shape.chunks = 1.
 RankProgram Make1F1BSchedule(const ScheduleShape& shape, int rank, const OptionalHalves& halves);
-int64_t PeakLiveOf1F1B(const ScheduleShape& shape, int rank);
 // 1F1B over v chunks per rank; with one chunk it is 1F1B.
 RankProgram MakeInterleavedSchedule(const ScheduleShape& shape, int rank, const OptionalHalves& halves);
-int64_t PeakLiveOfInterleaved(const ScheduleShape& shape, int rank);
-// The forwards that a rank runs before it alternates between forward and backward, with several chunks.
-int64_t WarmUpVisits(const ScheduleShape& shape, int rank);
 // Weight halves that follow their sends.
 OptionalHalves HalvesOfSplit(const ScheduleShape& shape, int rank);
 // Weight halves that wait for idle time.

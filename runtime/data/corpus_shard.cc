@@ -183,14 +183,6 @@ void ShardBuilder::Clear() {
   tokens_.clear();
 }
 
-std::string ShardBuilder::Finish() {
-  std::string bytes;
-  bytes.reserve(static_cast<size_t>(this->bytes()));
-  for (const std::string_view piece : Pieces()) bytes += piece;
-  Clear();
-  return bytes;
-}
-
 absl::StatusOr<std::unique_ptr<CorpusShard>> CorpusShard::Open(const std::string& path, const ShardReference& reference,
                                                                const ShardLimits& limits, ShardCheck check) {
   HADAL_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
@@ -203,28 +195,15 @@ absl::StatusOr<std::unique_ptr<CorpusShard>> CorpusShard::Open(const std::string
     return Damaged(path, absl::StrCat("its checksum is ", absl::Hex(crc, absl::kZeroPad8), ", its manifest says ",
                                       absl::Hex(reference.crc32c, absl::kZeroPad8)));
   }
-  const int64_t modified_nanoseconds = file.stamp().modified_nanoseconds;
   std::unique_ptr<CorpusShard> shard(new CorpusShard(std::move(file)));
   shard->path_ = path;
   shard->crc32c_ = reference.crc32c;
-  shard->verified_nanoseconds_ = modified_nanoseconds;
+  shard->verified_nanoseconds_ = shard->file_.stamp().modified_nanoseconds;
   if (const absl::Status status = shard->Parse(bytes, limits, check); !status.ok()) {
     return Damaged(path, status.message());
   }
   if (shard->samples() != reference.samples) {
     return Damaged(path, absl::StrCat("it has ", shard->samples(), " samples, its manifest says ", reference.samples));
-  }
-  return shard;
-}
-
-absl::StatusOr<std::unique_ptr<CorpusShard>> CorpusShard::FromBytes(const std::string& bytes, const std::string& name,
-                                                                    const ShardLimits& limits) {
-  std::vector<uint64_t> words(bytes.size() / sizeof(uint64_t) + 1);
-  std::memcpy(words.data(), bytes.data(), bytes.size());
-  const std::span<const std::byte> stored(reinterpret_cast<const std::byte*>(words.data()), bytes.size());
-  std::unique_ptr<CorpusShard> shard(new CorpusShard(std::move(words)));  // a moved vector keeps its storage
-  if (const absl::Status status = shard->Parse(stored, limits, ShardCheck::kEveryByte); !status.ok()) {
-    return Damaged(name, status.message());
   }
   return shard;
 }
@@ -269,14 +248,12 @@ SampleView CorpusShard::sample(int64_t i) const {
 }
 
 absl::Status CorpusShard::CheckUnchanged() const {
-  const auto* const file = std::get_if<MappedFile>(&storage_);
-  if (file == nullptr) return absl::OkStatus();
   const absl::StatusOr<FileStamp> now = StampOf(path_);
-  const FileStamp& opened = file->stamp();
+  const FileStamp& opened = file_.stamp();
   // Another file has that name, or none: the mapping holds the verified one as long as it exists.
   if (!now.ok() || now->device != opened.device || now->inode != opened.inode) return absl::OkStatus();
   if (now->bytes == opened.bytes && now->modified_nanoseconds == verified_nanoseconds_) return absl::OkStatus();
-  if (now->bytes != opened.bytes || Crc32c(file->bytes()) != crc32c_) {
+  if (now->bytes != opened.bytes || Crc32c(file_.bytes()) != crc32c_) {
     return DataLossError(
         path_, ": it was changed while it was in use; restore it from a copy, or run hadal prepare again, and resume");
   }

@@ -18,7 +18,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -61,8 +60,6 @@ class ShardBuilder {
   // Returns the file as consecutive pieces without copying: header, records, tokens. Valid until the builder changes.
   std::array<std::string_view, 3> Pieces();
   void Clear();
-  // Returns the file and empties the builder.
-  std::string Finish();
 
  private:
   ShardHeader header_;  // returned by Pieces()
@@ -90,9 +87,6 @@ class CorpusShard {
   static absl::StatusOr<std::unique_ptr<CorpusShard>> Open(const std::string& path, const ShardReference& reference,
                                                            const ShardLimits& limits,
                                                            ShardCheck check = ShardCheck::kEveryByte);
-  // As Open, for bytes in memory: makes every check, except the comparison with a reference. `name`: for errors.
-  static absl::StatusOr<std::unique_ptr<CorpusShard>> FromBytes(const std::string& bytes, const std::string& name,
-                                                                const ShardLimits& limits);
 
   int64_t samples() const { return static_cast<int64_t>(records_.size()); }
   // REQUIRES: 0 ≤ i < samples(). If the file is changed meanwhile, the result stays inside it but has no meaning.
@@ -106,16 +100,13 @@ class CorpusShard {
   void Prefetch(int64_t i) const { __builtin_prefetch(&records_[static_cast<size_t>(i)]); }
 
  private:
-  // A mapped file, or bytes in memory, held as uint64_t so that records are aligned.
-  using Storage = std::variant<MappedFile, std::vector<uint64_t>>;
-
-  explicit CorpusShard(Storage storage) : storage_(std::move(storage)) {}
+  explicit CorpusShard(MappedFile file) : file_(std::move(file)) {}
   // Validates `bytes` and sets records_ and tokens_. The error message lacks the file's name.
   absl::Status Parse(std::span<const std::byte> bytes, const ShardLimits& limits, ShardCheck check);
 
-  Storage storage_;
-  std::string path_;                                       // of a mapped file; else empty
-  uint32_t crc32c_ = 0;                                    // of the mapped file's bytes
+  MappedFile file_;
+  std::string path_;
+  uint32_t crc32c_ = 0;                                    // of the file's bytes
   mutable std::atomic<int64_t> verified_nanoseconds_ = 0;  // its modification time when it was last verified
   std::span<const SampleRecord> records_;
   std::span<const int32_t> tokens_;

@@ -10,7 +10,8 @@
 Rates are a factor 2 apart; a method's search at a depth begins at the best rate of the depth before and continues until its best rate has a
 neighbour on both sides. The best rate has three seeds; a seed's order of data is the same for all methods. Scores are nll of 128 held-out
 blocks of 256 tokens, after the last step. A method is better than Pre-LN if the mean of the paired differences is beyond twice their
-standard deviation. An interrupted run continues from its checkpoint."""
+standard deviation. An interrupted run continues from its checkpoint. Each row has its corpus's checksum: Debian's text changes with its version, and
+only runs on the same text are paired (6.1.192 has 1447410664; the first 102 rows have none, and another text)."""
 import argparse
 import concurrent.futures
 import gzip
@@ -92,7 +93,8 @@ class Ladder:
             sys.exit(f"{run}: exit code {code}")
         events = events_of(run)  # of all sessions
         nll = [event["nll"] for event in events if event["event"] == "validation"][-1] if code == 0 else None
-        row = dict(key=key, nll=nll, seconds=round(sum(event["step_seconds"] for event in events if event["event"] == "step")),
+        row = dict(key=key, nll=nll, data=json.loads((self.folder / "data/train.json").read_text())["crc32c"],
+                   seconds=round(sum(event["step_seconds"] for event in events if event["event"] == "step")),
                    commit=re.search(r"^commit +(\S+)", subprocess.run([self.hadal, "--build-info"], capture_output=True, text=True).stdout, re.M)[1])
         shutil.rmtree(run)
         return row
@@ -195,13 +197,14 @@ def table(rows):
     print(f"# commits {', '.join(sorted({row['commit'] for row in rows}))}; {sum(row['seconds'] for row in rows) / 3600:.1f} hours of steps, waiting for a core included\n"
           "# nll of held-out text; ±: standard deviation over seeds; better, worse: than Pre-LN, beyond twice the paired deviation\n"
           "| layers | d_model | optimizer | method | best rate | nll | seeds | beside Pre-LN | all rates of seed 1 |\n" + "|---" * 9 + "|")
-    found = nlls(rows)
+    found, texts = nlls(rows), {tuple(row["key"]): row.get("data") for row in rows}
     for group in sorted(dict.fromkeys(key[:4] for key in found), key=lambda group: (group[3], group[2], group[1])):
         rates, best, seeds = of_best(found, group)
         verdict, base = "", ("pre_ln", *group[1:])
         if group != base and any(key[:4] == base for key in found) and len(seeds) > 1:
-            plain = of_best(found, base)[2]
-            differences = [seeds[seed] - plain[seed] for seed in seeds if seed in plain]
+            _, rate, plain = of_best(found, base)
+            differences = [seeds[seed] - plain[seed] for seed in seeds
+                           if seed in plain and texts[(*group, best, seed)] == texts[(*base, rate, seed)]]
             if len(differences) > 1 and all(map(math.isfinite, differences)):
                 mean, spread = statistics.mean(differences), statistics.stdev(differences)
                 verdict = f"{mean:+.3f} ± {spread:.3f}: " + ("no difference" if abs(mean) <= 2 * spread else "better" if mean < 0 else "worse")

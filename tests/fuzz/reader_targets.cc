@@ -22,6 +22,7 @@
 #include "runtime/data/vocabulary.h"
 #include "runtime/data/vocabulary_training.h"
 #include "runtime/safetensors.h"
+#include "tests/support/shard_bytes.h"
 #include "tools/corpus/feature_reader.h"
 
 namespace hadal::fuzz {
@@ -215,9 +216,21 @@ std::vector<std::string> CorpusManifestSeeds() {
                           .statistics = {1, 2, 3, 4, 5, 6}})};
 }
 
+// Opens a shard whose manifest says what its header says, and has its size and checksum.
+absl::StatusOr<std::unique_ptr<CorpusShard>> OpenShard(std::string_view input, const ShardLimits& limits) {
+  ShardHeader header;
+  input.copy(reinterpret_cast<char*>(&header), sizeof(header));
+  TheWorkplace().Write("inside/a.shard", input);
+  return CorpusShard::Open(TheWorkplace().path() + "/inside/a.shard",
+                           {.bytes = static_cast<int64_t>(input.size()),
+                            .samples = header.samples,
+                            .crc32c = Crc32c(input.data(), input.size())},
+                           limits);
+}
+
 bool ReadCorpusShard(std::string_view input) {
-  const absl::StatusOr<std::unique_ptr<CorpusShard>> shard = CorpusShard::FromBytes(
-      std::string(input), "a shard", {.source_vocabulary_size = 50, .target_vocabulary_size = 60, .corpora = 2});
+  const absl::StatusOr<std::unique_ptr<CorpusShard>> shard =
+      OpenShard(input, {.source_vocabulary_size = 50, .target_vocabulary_size = 60, .corpora = 2});
   if (!shard.ok()) return false;
   for (int64_t i = 0; i < (*shard)->samples(); ++i) {
     const SampleView sample = (*shard)->sample(i);
@@ -241,13 +254,13 @@ std::vector<std::string> CorpusShardSeeds() {
                           .target = std::span(tokens).last(n)})
                     .ok());
   }
-  return {builder.Finish()};
+  return {BytesOf(builder)};
 }
 
 // A shard of speech, frames of three values.
 bool ReadSpeechShard(std::string_view input) {
-  const absl::StatusOr<std::unique_ptr<CorpusShard>> shard = CorpusShard::FromBytes(
-      std::string(input), "a shard", {.target_vocabulary_size = 60, .corpora = 1, .frame_width = 3});
+  const absl::StatusOr<std::unique_ptr<CorpusShard>> shard =
+      OpenShard(input, {.target_vocabulary_size = 60, .corpora = 1, .frame_width = 3});
   if (!shard.ok()) return false;
   for (int64_t i = 0; i < (*shard)->samples(); ++i) {
     const SampleView sample = (*shard)->sample(i);
@@ -264,7 +277,7 @@ std::vector<std::string> SpeechShardSeeds() {
     const Sample sample = {.target = {4, 59}, .frames = std::vector<float>(3 * n, 0.5f), .frame_width = 3};
     HADAL_CHECK(builder.Add(sample.view()).ok());
   }
-  return {builder.Finish()};
+  return {BytesOf(builder)};
 }
 
 // ── Features ──

@@ -61,7 +61,6 @@ TEST(GpuGraphFactsTest, TimeAndBytesOfALaunch) {
     device->Synchronize();
     capture += captured - begin, instantiate += made - captured, first += launched - made;
     second += absl::Now() - launched;
-    EXPECT_EQ(graph->launches(), kLaunches);
   }
   const auto nanoseconds = [](absl::Duration all) { return absl::ToDoubleNanoseconds(all) / (kLaunches * kGraphs); };
   std::printf(

@@ -104,7 +104,6 @@ TEST_F(DeviceTest, AGraphRunsWhatWasRecordedAsOftenAsItIsLaunched) {
   stream_.Clear(values_.data, 4);
   multiply();
   absl::StatusOr<std::unique_ptr<DeviceGraph>> graph = device_->EndCapture();
-  EXPECT_EQ((*graph)->launches(), 4);
   EXPECT_EQ(device_->launches(), before) << "nothing has run";
   EXPECT_EQ(Values(), Floats(10)) << "nothing has run";
   for (int round = 0; round < 3; ++round) {

@@ -265,8 +265,7 @@ void VisitOptimizer(AccessLab& lab) {
   AdamArgs step = {.parameter = a, .gradient = b, .rounded = lab.Zeros<BFloat16>(kSize)};
   step.first_moment = lab.Zeros<float>(kSize), step.second_moment = lab.Zeros<float>(kSize);
   const DevicePointer<AdamScalars> scalars = lab.Vector<AdamScalars>({{}});
-  const DevicePointer<int32_t> non_finite = lab.Zeros<int32_t>(1);
-  lab.Visit("8192", {"AdamKernel"}, [&](StreamHandle stream) { cuda::AdamStep(stream, step, scalars, non_finite); });
+  lab.Visit("8192", {"AdamKernel"}, [&](StreamHandle stream) { cuda::AdamStep(stream, step, scalars); });
   lab.Visit("8192", {"MomentumKernel"},
             [&](StreamHandle stream) { cuda::MuonMomentum(stream, {.gradient = b, .momentum = a}); });
   lab.Visit("8192", {"MuonStepKernel"}, [&](StreamHandle stream) {

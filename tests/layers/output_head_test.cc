@@ -183,8 +183,7 @@ TEST(MaskedRowsTest, EveryRowsHitCounts) {
   const BoundModel model(SmallModel(ResidualMethod::kPostLn, shape), PairsOf({2}, {300}, 23));
   const ModelPlan& plan = model.plan();
   const Matrix table = model.parameters().Weight(plan.sublayers[plan.output_head()].table);
-  const Vector bias =
-      model.parameters().WeightVector(plan.ParameterOf(plan.output_head(), ParameterRole::kLogitBias));
+  const Vector bias = model.parameters().WeightVector(plan.ParameterOf(plan.output_head(), ParameterRole::kLogitBias));
   OwnedMatrix x(300, plan.options.d_model);
   int64_t hits = 0;
   for (int64_t r = 0; r < x.rows; ++r) {
@@ -316,8 +315,8 @@ TEST(AdaptiveHeadTest, GradientOfTheInputIsTheSlopeOverMoreRowsThanABlock) {
   };
   loss();
   head.BackwardInput(context, {.saved = saved.data(), .d_x = d_x.view()}, 0);
-  EXPECT_TRUE(IsGradientAlongDirections(x.values, d_x.values, loss,
-                                        {.rounding = 2 * kRowRounding * std::sqrt(300.0)}, 1));
+  EXPECT_TRUE(
+      IsGradientAlongDirections(x.values, d_x.values, loss, {.rounding = 2 * kRowRounding * std::sqrt(300.0)}, 1));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/support/attention_dropout.h"
 
 namespace hadal {
 namespace {

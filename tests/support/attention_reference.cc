@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "tests/support/attention_dropout.h"
+
 namespace hadal::testing {
 namespace {
 

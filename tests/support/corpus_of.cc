@@ -4,6 +4,7 @@
 #include "runtime/check.h"
 #include "runtime/crc32c.h"
 #include "runtime/data/corpus_shard.h"
+#include "tests/support/shard_bytes.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hadal {
@@ -17,7 +18,7 @@ Corpus CorpusOf(const std::vector<Sample>& samples, int32_t source_vocabulary_si
     corpora = std::max(corpora, sample.corpus_id + 1);
   }
   const int64_t count = shard.samples();
-  const std::string bytes = shard.Finish();
+  const std::string bytes = BytesOf(shard);
   const TemporaryDirectory directory;
   SetContents(directory / "corpus.00000.shard", bytes);
   CorpusManifest manifest = {.samples = count,

@@ -31,7 +31,6 @@ struct EmulatedDevice::OpenMemory {
 class EmulatedDevice::Graph : public DeviceGraph {
  public:
   Graph(const EmulatedDevice& d, std::vector<std::function<void()>> w) : device(&d), work(std::move(w)) {}
-  int64_t launches() const override { return static_cast<int64_t>(work.size()); }
 
   const EmulatedDevice* device;
   std::vector<std::function<void()>> work;

@@ -24,13 +24,14 @@ std::vector<double> ElementsByStage(const ModelPlan& model, const PipelineLayout
   return elements;
 }
 
-// Elements whose moments the replica that updates most keeps.  [S]
-std::vector<double> UpdatedByStage(const ModelPlan& model, const PipelineLayout& pipeline) {
+// The sums of of(slice) over the slices that each stage's replicas update: the largest.  [S]
+std::vector<double> MostByStage(const ModelPlan& model, const PipelineLayout& pipeline,
+                                absl::FunctionRef<double(const OwnedSlice&)> of) {
   std::vector<double> stages;
   for (const std::vector<OwnedSlice>& slices : SlicesByStage(model, pipeline)) {
     std::vector<double> replicas(pipeline.grid.replicas, 0);
     for (const OwnedSlice& slice : slices) {
-      replicas[pipeline.shard_optimizer_state ? slice.replica : 0] += static_cast<double>(slice.elements);
+      replicas[pipeline.shard_optimizer_state ? slice.replica : 0] += of(slice);
     }
     stages.push_back(*std::max_element(replicas.begin(), replicas.end()));
   }
@@ -227,7 +228,8 @@ class Prediction {
 
   // The time after a stage's last backward; the norm waits for the slowest stage.
   void AddTail(const Replay& replay, LayoutPrediction& result) const {
-    const std::vector<double> updated = UpdatedByStage(model_, pipeline_);
+    const std::vector<double> updated =
+        MostByStage(model_, pipeline_, [](const OwnedSlice& slice) { return static_cast<double>(slice.elements); });
     const std::vector<double> muon = MostOfMuonByStage(model_, pipeline_, [this](const ParameterRecord& matrix) {
       return machine_.costs.OrthogonalizeSeconds(matrix, model_.muon_steps);
     });
@@ -266,16 +268,10 @@ absl::StatusOr<std::vector<SublayerSeconds>> SecondsOf(const ModelPlan& model, c
 
 std::vector<double> MostOfMuonByStage(const ModelPlan& model, const PipelineLayout& pipeline,
                                       absl::FunctionRef<double(const ParameterRecord&)> of) {
-  std::vector<double> stages;
-  for (const std::vector<OwnedSlice>& slices : SlicesByStage(model, pipeline)) {
-    std::vector<double> replicas(pipeline.grid.replicas, 0);
-    for (const OwnedSlice& slice : slices) {
-      if (slice.slice > 0 || !model.uses_muon(slice.parameter) || model.is_frozen(slice.parameter)) continue;
-      replicas[pipeline.shard_optimizer_state ? slice.replica : 0] += of(model.parameters[slice.parameter]);
-    }
-    stages.push_back(*std::max_element(replicas.begin(), replicas.end()));
-  }
-  return stages;
+  return MostByStage(model, pipeline, [&](const OwnedSlice& slice) {
+    const bool begins = slice.slice == 0 && model.uses_muon(slice.parameter) && !model.is_frozen(slice.parameter);
+    return begins ? of(model.parameters[slice.parameter]) : 0.0;
+  });
 }
 
 double PhaseGapSeconds(const StepCosts& costs, int global_chunks) {

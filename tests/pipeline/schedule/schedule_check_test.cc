@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
+#include "pipeline/schedule/schedule_orders.h"
 
 namespace hadal {
 namespace {
@@ -14,6 +15,18 @@ using ::testing::Eq;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using enum Operation;
+
+// The most pairs that are live on a rank, by the formulas in schedule_orders.cc: exact if there is one chunk or S
+// divides M, else an upper bound.
+int64_t PeakLive(ScheduleKind kind, const ScheduleShape& shape, int rank) {
+  const int64_t all = int64_t{shape.chunks} * shape.micro_batches;
+  if (kind == ScheduleKind::kGpipe) return all;
+  const int64_t lag = kind == ScheduleKind::kZbH1            ? HalvesOfZbH1(shape, rank)->lag
+                      : kind == ScheduleKind::kInterleavedZb ? HalvesOfInterleavedZb(shape, rank)->lag
+                                                             : 0;
+  const int64_t first = shape.stages - 1 - rank, chunks = shape.chunks;
+  return std::min(all, (chunks == 1 ? first : 2 * first + (chunks - 1) * shape.stages) + 1 + lag);
+}
 
 void ExpectSound(ScheduleKind kind, const ScheduleShape& shape) {
   SCOPED_TRACE(

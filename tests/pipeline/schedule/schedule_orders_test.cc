@@ -162,10 +162,13 @@ TEST(ScheduleZbTest, NeverSlowerThanWholeBackwardsWithinTheStatedMemory) {
           EXPECT_LE(seconds(*with_free_links), seconds(*programs) * (1 + 1e-9));
           const auto report = CheckSchedule(*programs, shape, {}),
                      free_report = CheckSchedule(*with_free_links, free, {});
+          // Of the first rank with whole backwards.
+          const int warm_up = chunks == 1 ? stages - 1 : 2 * (stages - 1) + (chunks - 1) * stages;
+          const int most_live = std::min(chunks * micro_batches, warm_up + 1);
           for (int rank = 0; rank < stages; ++rank) {
             const int most = WithOnePending(after) == after ? 1 : chunks > 1 ? 2 * chunks : rank + 1;
             EXPECT_LE(report->peak_pending[rank], most) << "rank " << rank;
-            EXPECT_LE(report->peak_live_of_rank[rank], PeakLive(before, shape, 0)) << "rank " << rank;
+            EXPECT_LE(report->peak_live_of_rank[rank], most_live) << "rank " << rank;
             EXPECT_EQ(free_report->peak_live_of_rank[rank], report->peak_live_of_rank[rank]) << "rank " << rank;
           }
         }

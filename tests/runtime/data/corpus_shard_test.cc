@@ -8,7 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "runtime/bytes.h"
+#include "runtime/crc32c.h"
 #include "runtime/data/packed_batch.h"
+#include "tests/support/shard_bytes.h"
+#include "tests/support/temporary_directory.h"
 
 namespace hadal {
 namespace {
@@ -29,6 +32,11 @@ ShardBuilder TwoSamples() {
   return builder;
 }
 
+std::string TwoBytes() {
+  ShardBuilder builder = TwoSamples();
+  return BytesOf(builder);
+}
+
 template <typename T>
 std::string Changed(std::string bytes, size_t place, T value) {
   std::memcpy(bytes.data() + place, &value, sizeof(value));
@@ -36,31 +44,43 @@ std::string Changed(std::string bytes, size_t place, T value) {
 }
 size_t RecordField(size_t sample, size_t field) { return sizeof(ShardHeader) + sample * sizeof(SampleRecord) + field; }
 
-// Why the bytes are no shard, without what to try; "" where they are one.
-std::string Refusal(const std::string& bytes) {
-  const absl::Status status = CorpusShard::FromBytes(bytes, "a.shard", kLimits).status();
-  if (status.ok()) return "";
-  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("a.shard: "), HasSubstr("hadal prepare again")));
-  return std::string(status.message().substr(0, status.message().find("; the file is damaged")));
+// Opens the bytes as a file whose manifest says what its header says.
+absl::StatusOr<std::unique_ptr<CorpusShard>> Open(const std::string& bytes, const ShardLimits& limits) {
+  const TemporaryDirectory directory;
+  SetContents(directory / "a.shard", bytes);
+  ShardHeader header;
+  bytes.copy(reinterpret_cast<char*>(&header), sizeof(header));
+  const ShardReference reference = {.file = "a.shard",
+                                    .bytes = static_cast<int64_t>(bytes.size()),
+                                    .samples = header.samples,
+                                    .crc32c = Crc32c(bytes.data(), bytes.size())};
+  return CorpusShard::Open(directory / "a.shard", reference, limits);
 }
 
-TEST(ShardBuilder, BytesAreCountedAndGivenInPiecesOrWhole) {
+// Why the bytes are no shard, without the folder and what to try; "" where they are one.
+std::string Refusal(const std::string& bytes) {
+  const absl::Status status = Open(bytes, kLimits).status();
+  if (status.ok()) return "";
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  const std::string message(status.message());
+  EXPECT_THAT(message, AllOf(HasSubstr("/a.shard: "), HasSubstr("hadal prepare again")));
+  const size_t begin = message.find("a.shard: ");
+  return message.substr(begin, message.find("; the file is damaged") - begin);
+}
+
+TEST(ShardBuilder, BytesAreCountedAndGivenInPieces) {
   ShardBuilder builder = TwoSamples();
   EXPECT_EQ(builder.samples(), 2);
   EXPECT_EQ(builder.bytes(), 32 + 2 * 32 + 10 * 4);
-  std::string pieces;
-  for (const std::string_view piece : builder.Pieces()) pieces += piece;
-  const std::string whole = builder.Finish();
-  EXPECT_EQ(pieces, whole);
-  EXPECT_EQ(static_cast<int64_t>(whole.size()), 32 + 2 * 32 + 10 * 4);
+  EXPECT_EQ(static_cast<int64_t>(BytesOf(builder).size()), 32 + 2 * 32 + 10 * 4);
+  builder.Clear();
   EXPECT_EQ(builder.samples(), 0) << "empty for the next shard";
   EXPECT_EQ(builder.bytes(), 32);
 }
 
 // Lengths that lie together: their sum is right, and so is every place.
 TEST(CorpusShard, ANegativeLengthThatAnotherSideMakesUpForIsRefused) {
-  const std::string bytes = TwoSamples().Finish();
+  const std::string bytes = TwoBytes();
   struct Side {
     size_t field;
     int32_t tokens;  // of the second sample
@@ -79,7 +99,7 @@ TEST(CorpusShard, ANegativeLengthThatAnotherSideMakesUpForIsRefused) {
 }
 
 TEST(CorpusShard, ACorpusThatIsNotThereIsRefused) {
-  const std::string bytes = TwoSamples().Finish();
+  const std::string bytes = TwoBytes();
   const size_t place = RecordField(1, offsetof(SampleRecord, corpus_id));
   EXPECT_EQ(Refusal(Changed<int32_t>(bytes, place, -1)), "a.shard: sample 1: its corpus id is -1, there are 2 corpora");
   EXPECT_EQ(Refusal(Changed<int32_t>(bytes, place, 2)), "a.shard: sample 1: its corpus id is 2, there are 2 corpora");
@@ -90,15 +110,14 @@ TEST(CorpusShard, ABlockHasItsLeastTokens) {
   ShardLimits limits = {.target_vocabulary_size = 10, .corpora = 1, .least_target = 1};
   ShardBuilder builder;
   EXPECT_TRUE(builder.Add(Sample{.target = {5}}.view()).ok());
-  const std::string bytes = builder.Finish();
-  EXPECT_TRUE(CorpusShard::FromBytes(bytes, "a.shard", limits).ok());
+  const std::string bytes = BytesOf(builder);
+  EXPECT_TRUE(Open(bytes, limits).ok());
   limits.least_target = 2;
-  EXPECT_THAT(std::string(CorpusShard::FromBytes(bytes, "a.shard", limits).status().message()),
-              HasSubstr("it has 1 tokens, a block has 2 or more"));
+  EXPECT_THAT(std::string(Open(bytes, limits).status().message()), HasSubstr("it has 1 tokens, a block has 2 or more"));
 }
 
 TEST(CorpusShard, AWeightIsAFiniteNumberFromZeroOn) {
-  const std::string bytes = TwoSamples().Finish();
+  const std::string bytes = TwoBytes();
   const size_t place = RecordField(0, offsetof(SampleRecord, weight));
   for (const float bad : {-0.5f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
     EXPECT_THAT(Refusal(Changed(bytes, place, bad)), HasSubstr("sample 0: its weight is ")) << bad;
@@ -108,7 +127,7 @@ TEST(CorpusShard, AWeightIsAFiniteNumberFromZeroOn) {
 
 // The first id outside is named, with its side and what would be inside.
 TEST(CorpusShard, TokensOutsideTheirVocabularyAreNamed) {
-  const std::string bytes = TwoSamples().Finish();
+  const std::string bytes = TwoBytes();
   const size_t tokens = sizeof(ShardHeader) + 2 * sizeof(SampleRecord);
   const auto with_token = [&](size_t i, int32_t id) {
     return Refusal(Changed(bytes, tokens + i * sizeof(int32_t), id));
@@ -123,7 +142,7 @@ TEST(CorpusShard, TokensOutsideTheirVocabularyAreNamed) {
 }
 
 TEST(CorpusShard, PlacesAndCountsAreHeldToTheHeader) {
-  const std::string bytes = TwoSamples().Finish();
+  const std::string bytes = TwoBytes();
   EXPECT_EQ(Refusal(Changed<int64_t>(bytes, RecordField(1, offsetof(SampleRecord, first_token)), 4)),
             "a.shard: sample 1: its tokens begin at 4, the samples before it end at 3");
   EXPECT_EQ(Refusal(Changed<int32_t>(bytes, RecordField(1, offsetof(SampleRecord, target_tokens)), 3)),
@@ -154,7 +173,7 @@ TEST(CorpusShard, FramesComeBackBitForBit) {
   const std::vector<float> frames = {0.1f, -0.0f, 1e-40f, 3e38f};
   EXPECT_TRUE(builder.Add(Sample{.target = {5}, .frames = {7, 8}, .frame_width = 2}.view()).ok());
   EXPECT_TRUE(builder.Add(Sample{.target = {6, 9}, .frames = frames, .frame_width = 2}.view()).ok());
-  const auto shard = CorpusShard::FromBytes(builder.Finish(), "a.shard", kSpeechLimits);
+  const auto shard = Open(BytesOf(builder), kSpeechLimits);
   const SampleView second = (*shard)->sample(1);
   EXPECT_EQ(AsBytes(second.frames), AsBytes(frames));
   EXPECT_EQ(second.frame_width, 2);
@@ -167,7 +186,7 @@ TEST(CorpusShard, FramesThatCannotBeAreRefused) {
   const auto refusal = [](const Sample& sample) {
     ShardBuilder builder;
     EXPECT_TRUE(builder.Add(sample.view()).ok());
-    const absl::Status status = CorpusShard::FromBytes(builder.Finish(), "a.shard", kSpeechLimits).status();
+    const absl::Status status = Open(BytesOf(builder), kSpeechLimits).status();
     return std::string(status.message());
   };
   EXPECT_EQ(refusal({.target = {5}, .frames = {1, 2}}), "");

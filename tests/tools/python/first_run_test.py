@@ -1,5 +1,7 @@
 """The sentence that launch/quickstart ends with."""
 
+import contextlib
+import io
 import json
 import os
 import tempfile
@@ -25,6 +27,12 @@ class FirstRun(unittest.TestCase):
         events.append({"event": "depth", "step": len(losses), "parameter_gradient": gradients})
         Path(path, "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events), "utf-8")
         return first_run.read_run(path, name)
+
+    def test_the_command_takes_two_runs_and_their_names(self):
+        self.run_of("Good", [5, 4], [1, 1, 0.9, 1])
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            self.assertEqual(first_run.main([os.path.join(self.folder, "Good")] * 2 + ["A", "B"]), 0)
+        self.assertIn("gets 90% with A and 90% with B.", printed.getvalue())
 
     def test_the_sentence_names_losses_and_the_gradient_that_vanished(self):
         good = self.run_of("Good", [5, 4] + [2] * 10, [1e-9, 1e-9, 0.25, 0.5, 0.4])

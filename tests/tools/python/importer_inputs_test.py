@@ -23,7 +23,7 @@ from hadal_torch.inputs import parse_json, read_bytes
 from hadal_torch.plain import write_plain
 from hadal_torch.tensors import read_safetensors, write_safetensors
 from hadal_torch.tokenizer import SPECIAL
-from random_models import METHODS, WORDS, plain_model
+from random_models import GPT2, METHODS, WORDS, language_model, plain_model
 
 HADAL = os.environ["HADAL"]
 MOST_CPU_SECONDS = 20  # of a command; the slowest needs less than 2
@@ -189,6 +189,13 @@ class ReadersTest(unittest.TestCase):
                         self.assertTrue(name in printed or kind == "count", printed)
                         self.assertEqual(os.listdir(os.path.dirname(self.folder)), ["m"])
                         self.assertLess(memory - start, MOST_MEMORY)
+
+
+    def test_a_model_without_heads_is_one_line(self):
+        self.remake(lambda folder: write_huggingface(language_model("pre_ln", block=GPT2), folder))
+        write_json(f"{self.folder}/config.json", {**json.loads(Path(self.folder, "config.json").read_text("utf-8")), "n_head": 0})
+        status, printed, _ = self.result(IMPORT)
+        self.assertEqual((status, printed), (3, "hadal checkpoint import: . is not what it should be: ZeroDivisionError: division by zero\n"))
 
 
 class InputsTest(unittest.TestCase):

@@ -215,6 +215,8 @@ class TrainTest(unittest.TestCase):
         self.assertEqual(self.run_.translate(["eins"], max_len_b=9), wanted[-1:])
         with self.assertRaisesRegex(pyhadal.Refusal, "text 0 has a line end"):
             self.run_.translate(["a\nb"])
+        with self.assertRaisesRegex(pyhadal.Refusal, "'eins' is one text; give a list"):
+            self.run_.translate("eins")
 
     def test_scores_are_those_of_files(self):
         sources, targets = map(list, zip(*PAIRS[:100]))
@@ -306,7 +308,7 @@ class TrainTest(unittest.TestCase):
         failing = Path(self.path("grid/runs/method=pre,seed=2"))
         failing.mkdir(parents=True)
         (failing / "checkpoints").touch()
-        frame = pyhadal.compare(pyhadal.Config(SMALL), axes, out=self.path("grid"), corpus=self.corpus, progress=False)
+        frame = pyhadal.compare(pyhadal.Config(SMALL), axes, out=self.path("grid"), corpus=self.corpus, progress=False, set="data.max_left_out=0.5")
         self.assertEqual(frame[["method", "seed", "state", "steps"]].fillna(0).values.tolist(),
                          [["post", "1", "done", 10], ["post", "2", "done", 10], ["pre", "1", "done", 10], ["pre", "2", "failed", 0]])
         self.assertEqual(pyhadal.Run(frame["directory"][2]).config["model.residual.method"], "pre_ln")

@@ -18,7 +18,7 @@ import transformers
 from hadal_torch import Model, Refusal
 from hadal_torch.architectures import to_transformers
 from hadal_torch.huggingface import read_huggingface, write_huggingface
-from hadal_torch.model import EOS, pad
+from hadal_torch.model import EOS, pad, rms_normed
 from hadal_torch.plain import block_of
 from hadal_torch.tensors import read_safetensors, write_safetensors
 from hadal_torch.tokenizer import parse_vocabulary
@@ -101,6 +101,10 @@ class Folder(unittest.TestCase):
 
 
 class ExportTest(Folder):
+    def test_squares_of_float16_do_not_overflow(self):
+        x = torch.full((2, 8), 300.0, dtype=torch.half)
+        torch.testing.assert_close(rms_normed(x, 1e-5), torch.ones_like(x))
+
     def test_log_probabilities(self):
         for method, settings in METHODS.items():
             for sharing in ("all", "decoder"):
@@ -191,7 +195,9 @@ class ImportTest(Folder):
                 add_vocabulary(folder, kind)
                 plain = read_huggingface(folder)
                 self.assertLess(np.abs(log_probabilities(model, pairs) - expected(plain, pairs)).max(), 1e-5)
+                plain.facts["inputs"] = {"tags": "deepnet"} if kind == "fsmt" else {}
                 write_huggingface(plain, back)
+                self.assertEqual(read_huggingface(back).facts.get("inputs", {}), plain.facts["inputs"])
                 if kind == "m2m_100":
                     tokenizer = transformers.AutoTokenizer.from_pretrained(back)
                     self.assertEqual(tokenizer("__de__word1")["input_ids"], [34, 5, 2])
@@ -559,6 +565,12 @@ class EncoderAloneTest(Folder):
                     self.assertEqual(plain.weights.keys(), back.weights.keys())
                     for name, value in plain.weights.items():
                         np.testing.assert_array_equal(value, back.weights[name], name)
+
+    def test_an_epsilon_too_large_to_fold_is_refused(self):
+        for method, epsilon in (("post_ln", 1e-3), ("deepnorm", 1.3e-4)):
+            write_huggingface(self.encoder(method, block={**self.BERT, "norm_epsilon": epsilon}), self.folder())
+        with self.assertRaisesRegex(Refusal, "norm_epsilon 0.001 is too large to fold"):
+            write_huggingface(self.encoder("deepnorm", block={**self.BERT, "norm_epsilon": 1e-3}), self.folder())
 
     def test_gradients(self):
         for method, block in [("post_ln", self.BERT), *([("pre_ln", self.MODERNBERT)] if WIDE else [])]:

@@ -97,7 +97,7 @@ def convert(arguments: argparse.Namespace) -> None:
         limit = resource.getrlimit(resource.RLIMIT_AS)[0]
         raise MemoryError(f"{source} needs more than the {limit:,} bytes of address space that a conversion of its size has; it may be "
                           "made to fill the memory") from None
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError) as error:
         raise damaged(f"{source} is not what it should be: {type(error).__name__}: {error}") from None
 
 

@@ -25,8 +25,7 @@ FORMAT = "ctranslate2"
 _FEWEST_ROWS = 512  # of a position table: translate_batch decodes up to 256 tokens by default, and an error there ends the whole batch
 # Fields of a language model's block that have a place.
 _BLOCK = {"norm", "norm_epsilon", "norm_shift", "activation", "gated", "biases", "positions", "rotary_theta", "rotary_share", "kv_heads", "head_width",
-          "query_key_norm",
-          "scale_embedding", "initial_deviation", "initial_depth_factor"}
+          "query_key_norm", "scale_embedding", "initial_deviation", "initial_depth_factor"}
 _ACTIVATIONS = {"relu": Activation.RELU, "gelu": Activation.GELU, "gelu_tanh": Activation.GELUTanh, "silu": Activation.SWISH}
 
 
@@ -107,7 +106,10 @@ def _translator(plain: PlainModel) -> TransformerSpec:
 
 
 def _generator(plain: PlainModel) -> TransformerDecoderModelSpec:
-    folded, model, block = fold(plain, FORMAT), plain.model, block_of(plain.model)
+    model, block = plain.model, block_of(plain.model)
+    gain = model["decoder"]["residual_gain"]  # all norms have the same ε: RMSNorm_ε(q) = RMSNorm_{ε/r²}(q/r)
+    epsilon = block["norm_epsilon"] / gain**2  # fold.py's
+    folded = fold(plain, FORMAT, epsilon)
     unknown = [name for name in block.keys() - _BLOCK if block[name] != VASWANI.get(name)]
     if unknown:
         raise Refusal(f"{FORMAT} has no place for model.block.{unknown[0]}, which is {block[unknown[0]]!r}")
@@ -115,15 +117,13 @@ def _generator(plain: PlainModel) -> TransformerDecoderModelSpec:
         raise Refusal(f"{FORMAT} has no shift of an RMSNorm; model.block.norm_shift is true")
     if block["query_key_norm"] and block["norm"] != "rms":
         raise Refusal(f"{FORMAT} norms queries and keys by RMSNorm; model.block.norm is {block['norm']!r}")
-    gain = model["decoder"]["residual_gain"]  # all norms have the same ε below: RMSNorm_ε(q) = RMSNorm_{ε/r²}(q/r)
     for name in [name for name in folded.weights if block["query_key_norm"] and name.split(".")[-2] in ("q_proj", "k_proj")]:
         folded.weights[name] /= gain
-    rotary = {"rotary_dim": round(block["rotary_share"] * block["head_width"]), "rotary_base": block["rotary_theta"], "rotary_interleave": False}
+    rotary = {"rotary_dim": int(block["rotary_share"] * block["head_width"] + 1e-9), "rotary_base": block["rotary_theta"], "rotary_interleave": False}
     spec = TransformerDecoderModelSpec.from_config(
         model["decoder_layers"], model["heads"], pre_norm=folded.pre_norm, activation=_ACTIVATIONS[block["activation"]],
         ffn_glu=block["gated"], rms_norm=block["norm"] == "rms", num_heads_kv=block["kv_heads"], head_dim=block["head_width"],
-        qk_norm=block["query_key_norm"],
-        **(rotary if block["positions"] == "rotary" else {}))
+        qk_norm=block["query_key_norm"], **(rotary if block["positions"] == "rotary" else {}))
     _stack(spec.decoder, spec.decoder.embeddings, folded.target_table, folded, plain, "decoder")
     spec.decoder.projection.weight = folded.output_table
     tokens = _tokens(plain, "target")
@@ -131,7 +131,7 @@ def _generator(plain: PlainModel) -> TransformerDecoderModelSpec:
     spec.config.bos_token, spec.config.eos_token = (tokens[i] for i in plain.text_ends())
     if not plain.reserved_ids():
         spec.config.unk_token = ""
-    spec.config.layer_norm_epsilon = block["norm_epsilon"] / gain**2  # fold.py's ε/r²
+    spec.config.layer_norm_epsilon = epsilon
     return spec
 
 

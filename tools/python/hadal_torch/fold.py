@@ -1,7 +1,7 @@
 """Folds a residual method into the weights of a plain Post-LN or Pre-LN Transformer, which other programs know.
 
-    DeepNorm, BranchNorm      LN_ε(r·x + b·F(x)) = LN_{ε/r²}(x + (b/r)·F(x)): out_proj and fc2 times b/r. The difference of ε
-                              moves a result by less than 5e-6 over 1,000 sublayers.
+    DeepNorm, BranchNorm      LN_ε(r·x + b·F(x)) = LN_{ε/r²}(x + (b/r)·F(x)): out_proj and fc2 times b/r. Formats keep ε: at
+                              1e-5 this moves a result by less than 5e-6 over 1,000 sublayers; a large ε is refused.
     Admin                     LN(ω⊙x + F(x)), x a norm's output: ω into that norm's scale and shift, 1/ω into the columns of
                               what reads it (q, k, v, fc1). The stack's first sublayer reads an embedding: ω goes into the
                               norm behind it, else into the embedding and position tables, which only some formats store.
@@ -15,7 +15,7 @@ from typing import Any, Iterator
 
 import numpy as np
 
-from hadal_torch.plain import DEPTH_RULES, PlainModel, branch_growth
+from hadal_torch.plain import DEPTH_RULES, PlainModel, block_of, branch_growth
 from hadal_torch.refusal import Refusal
 
 # Settings of a stack that must have this value, and what a user calls them.
@@ -103,9 +103,9 @@ def fold_translation(plain: PlainModel, format_name: str) -> Folded:
     return fold(plain, format_name)
 
 
-def fold(plain: PlainModel, format_name: str) -> Folded:
+def fold(plain: PlainModel, format_name: str, epsilon: "float | None" = None) -> Folded:
     """Raises Refusal where the method is no plain Transformer in disguise. Vectors ω of the first sublayers go to
-    `input_scale`, unless all their elements are equal: then they are a gain like DeepNorm's."""
+    `input_scale`, unless all their elements are equal: then they are a gain like DeepNorm's. `epsilon`: of the format's norms, if not the model's."""
     for name, meaning in (("adaptive_cutoffs", "an adaptive softmax"), ("frame_width", "a front end for speech")):
         if plain.model.get(name):
             raise Refusal(f"{format_name} has no place for {meaning}: model.{name} is {plain.model[name]}. "
@@ -122,10 +122,10 @@ def fold(plain: PlainModel, format_name: str) -> Folded:
         for layer, inputs, output, norm, omega_name in _sublayers(stack, layers, weights):
             if norm_gain:
                 _scale(weights, norm, norm_gain(layer, layers))
-            gain = settings["branch_gain"] * growth / settings["residual_gain"]
+            residual_gain, own_epsilon = settings["residual_gain"], block_of(plain.model)["norm_epsilon"]
             omega = plain.weights.get(omega_name)
             if omega is not None and np.all(omega == omega[0]) and omega[0] > 0:
-                gain /= float(omega[0])
+                residual_gain *= float(omega[0])
             elif omega is not None:
                 omega = omega.astype(np.float64)
                 if np.any(omega == 0):
@@ -136,7 +136,10 @@ def fold(plain: PlainModel, format_name: str) -> Folded:
                     _scale(weights, previous_norm, omega)
                 for name in inputs:
                     weights[name + ".weight"] /= omega[None, :]
-            _scale(weights, output, gain)
+            if abs(own_epsilon / residual_gain**2 - (epsilon or own_epsilon)) > 1e-4:
+                raise Refusal(f"{format_name} has one ε of norms, {epsilon or own_epsilon:g}; with the residual gain {residual_gain:g} {norm} would "
+                              f"need {own_epsilon / residual_gain**2:g}: model.block.norm_epsilon {own_epsilon:g} is too large to fold")
+            _scale(weights, output, settings["branch_gain"] * growth / residual_gain)
             previous_norm = norm
     return Folded(plain.model[plain.stacks()[-1]]["norm"] == "pre", {n: w.astype(np.float32) for n, w in weights.items()},
                   plain.table("source") if len(plain.stacks()) == 2 else None, plain.table("target"), plain.table("output"), input_scale)

@@ -37,6 +37,7 @@ def _architecture(plain: PlainModel, folded: Folded) -> dict[str, Any]:
         "activation_dropout": model["activation_dropout"],
         **_IDS, "decoder_start_token_id": 2,
         "tie_word_embeddings": model["sharing"] == "all", "torch_dtype": "float32",
+        **({"hadal_tags": plain.facts["inputs"]["tags"]} if "tags" in plain.facts.get("inputs", {}) else {}),
     }
     if folded.pre_norm:
         return {"model_type": "m2m_100", "architectures": ["M2M100ForConditionalGeneration"],
@@ -257,4 +258,5 @@ def read_huggingface(folder: str) -> PlainModel:
     ngram = generation.get("no_repeat_ngram_size")
     if isinstance(ngram, int) and 1 <= ngram <= 1024:
         decode.append(f"  no_repeat_ngram: {int(ngram)}\n")
-    return PlainModel(model, weights, vocabularies, config="".join(["decode {\n", *decode, "}\n"]))
+    facts = {"inputs": {"tags": config["hadal_tags"]}} if config.get("hadal_tags") in ("none", "deepnet", "m2m100") else {}
+    return PlainModel(model, weights, vocabularies, config="".join(["decode {\n", *decode, "}\n"]), facts=facts)

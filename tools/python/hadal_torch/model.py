@@ -88,6 +88,12 @@ def pad(sentences: Sequence[Sequence[int]], padding: int = PAD) -> Tensor:
     return torch.from_numpy(tokens)
 
 
+def rms_normed(x: Tensor, epsilon: float) -> Tensor:
+    """x over the root of its mean square plus ε, in fp32 or wider: squares of float16 end at 65,504."""
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + epsilon)).to(x.dtype)
+
+
 class Model(torch.nn.Module):  # type: ignore[misc]  # torch is not read (pyproject.toml)
     """`settings`: the sizes (model of NAME.json); `weights`: name → array, shared matrices once, under their first name;
     `residuals`: of the encoder and of the decoder, None without one. state_dict() has the names of `weights`."""
@@ -150,7 +156,7 @@ class Model(torch.nn.Module):  # type: ignore[misc]  # torch is not read (pyproj
         bias = self.get_parameter(name + ".bias") if name + ".bias" in self.names else None
         if self.block["norm"] == "layer":
             return F.layer_norm(x, x.shape[-1:], weight, bias, epsilon)
-        y = weight * (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + epsilon))
+        y = weight * rms_normed(x, epsilon)
         return y if bias is None else y + bias
 
     def attention(self, x: Tensor, keys: Tensor, mask: Tensor, name: str, context_map: Map = lambda c: c, turn: Map = lambda c: c) -> Tensor:
@@ -297,8 +303,7 @@ class Model(torch.nn.Module):  # type: ignore[misc]  # torch is not read (pyproj
             return x
         has_open = self.open_sum is not None and not residual.delta
         values = torch.stack((self.sources or []) + [self.open_sum] * has_open)
-        keys = values * torch.rsqrt(values.square().mean(-1, keepdim=True) + self.block["norm_epsilon"])
-        keys = keys * self.get_parameter(name + "_norm.weight")
+        keys = rms_normed(values, self.block["norm_epsilon"]) * self.get_parameter(name + "_norm.weight")
         weights = torch.softmax(keys @ self.get_parameter(name + "_proj.weight"), 0).unsqueeze(-1)
         read = (weights * values).sum(0)
         return x + read if residual.delta else read
@@ -318,8 +323,7 @@ class Model(torch.nn.Module):  # type: ignore[misc]  # torch is not read (pyproj
     def stream_maps(self, x: Tensor, name: str, permutations: bool) -> tuple[Tensor, Tensor, Tensor]:
         """H_pre [..., n], H_post [..., n] and H_res [..., n, n] of streams [..., n, d] (mHC, arXiv 2512.24880; mHC-lite, 2601.05732)."""
         n = x.shape[-2]
-        flat = x.flatten(-2)
-        flat = flat * torch.rsqrt(flat.square().mean(-1, keepdim=True) + 1e-6)
+        flat = rms_normed(x.flatten(-2), 1e-6)
         bias = self.get_parameter(name + ".bias")
         gates = torch.cat([gate.expand(times) for gate, times in zip(self.get_parameter(name + ".gates"), (n, n, len(bias) - 2 * n))])
         logits = gates * (flat @ self.get_parameter(name + ".weight").T) + bias

@@ -27,7 +27,6 @@ from pyhadal.options import number
 from pyhadal.packages import require
 from pyhadal.refusal import Refusal
 
-
 PACKAGES = ("pandas", "matplotlib", "jinja2", "sacrebleu")  # of the report
 
 

@@ -65,8 +65,8 @@ def _share(value: float) -> str:
 
 def main(words: list[str]) -> int:
     try:
-        good, bad, *names = words
-        print(sentence(*(read_run(path, name) for path, name in zip((good, bad), names, strict=True))))
+        good, bad, good_name, bad_name = words
+        print(sentence(read_run(good, good_name), read_run(bad, bad_name)))
     except (Refusal, OSError) as error:
         print(f"first_run: {error}", file=sys.stderr)
         return 1

@@ -318,7 +318,6 @@ class Conversion:
         gpus = self.gpus or self.number("distributed-world-size", int) or 1
         self.fields["batch.micro_batches"] = max(1, gpus * self.number("update-freq", int, 1))
         self.notes.append(f"batch.micro_batches: --update-freq x {gpus} GPU{'s'[:gpus != 1]} (--gpus N says how many the job had)")
-
         if "," in str(self.get("update-freq", "")):
             self.missing.append("--update-freq of later epochs: batch.micro_batches has one value")
 

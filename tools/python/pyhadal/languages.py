@@ -16,7 +16,6 @@ from lingua import IsoCode639_1, IsoCode639_3, Language, LanguageDetectorBuilder
 
 from pyhadal.refusal import Refusal
 
-
 # Codes of languages, and of members of macrolanguages (FLORES, NLLB), that lingua has under another code.
 _SAME = {"NO": "NB", "SRP": "SR", "PES": "FAS", "PRS": "FAS", "SWH": "SWA", "ZSM": "MSA", "LVS": "LAV", "ALS": "SQI", "AZJ": "AZE",
          "KHK": "MON", "EKK": "EST", "CMN": "ZHO", "YUE": "ZHO", "FIL": "TGL", "IW": "HE", "IN": "ID",

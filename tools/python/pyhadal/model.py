@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     import pandas
 
 
+def listed(texts: "Sequence[str]") -> "list[str]":
+    if isinstance(texts, str):
+        raise Refusal(f"{texts[:40]!r} is one text; give a list of texts")
+    return list(texts)
+
+
 @dataclasses.dataclass(frozen=True)
 class Hypothesis:
     """An output of the model. `log_probabilities`: natural, of each of `tokens`, </s> included. `score`: their sum, divided by their
@@ -79,10 +85,10 @@ class ModelCommands:
             raise Refusal(f"{len(sources)} sources and {len(targets)} targets; give as many")
         if sources is None:
             service = self._service("score", options, ["--target"])
-            columns = [[json.dumps({"text": text}) for text in targets]]
+            columns = [[json.dumps({"text": text}) for text in listed(targets)]]
         else:
             service = self._service("score", options, ["--source", "--target"])
-            columns = [list(sources), list(targets)]
+            columns = [listed(sources), listed(targets)]
         rows = [answer.split("\t") for answer in service.ask(*columns)]
         return pandas.DataFrame({"log_probability": [float(row[0]) for row in rows], "tokens": [int(row[1]) for row in rows]})
 
@@ -93,7 +99,7 @@ class ModelCommands:
         import numpy as np
 
         # One text more, so that the width is known without any.
-        answers = self._service("embed", options, ["--input"]).ask([json.dumps({"text": text}) for text in [*texts, ""]])
+        answers = self._service("embed", options, ["--input"]).ask([json.dumps({"text": text}) for text in [*listed(texts), ""]])
         vectors: "np.ndarray[Any, Any]" = np.array([json.loads(answer) for answer in answers], np.float32)
         return vectors[:-1]
 
@@ -115,7 +121,7 @@ class ModelCommands:
             service.close()
 
     def _outputs(self, command: str, texts: "Sequence[str]", options: "dict[str, Any]") -> "list[list[Hypothesis]]":
-        answers = self._service(command, {**options, "json": True}).ask(list(texts))
+        answers = self._service(command, {**options, "json": True}).ask(listed(texts))
         return [[Hypothesis(each["text"], tuple(each["tokens"]), each["score"], tuple(each["log_probabilities"]))
                  for each in json.loads(answer)["hypotheses"]] for answer in answers]
 

@@ -71,7 +71,8 @@ def compare(base: "Config | Path", axes: "Mapping[str, Mapping[Any, Config | Pat
         grid = os.fspath(base) if axes is None and not isinstance(base, Config) else _write_grid(folder, Config(base), axes or {})
         if corpus is not None:
             found = corpus if isinstance(corpus, Corpus) else Corpus(corpus)
-            options["set"] = [*options.get("set", []), f"data.train={found.train}", f"data.validation={found.validation or ''}"]
+            given = options.get("set") or []
+            options["set"] = [*([given] if isinstance(given, str) else given), f"data.train={found.train}", f"data.validation={found.validation or ''}"]
         path = os.path.join(out, "grid.json")
         before = os.stat(path).st_mtime_ns if os.path.exists(path) else 0
         refusal = None

@@ -138,14 +138,6 @@ def _runs(values: np.ndarray[Any, Any]) -> "tuple[np.ndarray[Any, Any], np.ndarr
     return np.concatenate([[0], changes]), np.concatenate([changes, [len(values)]])
 
 
-def colour_of(index: int) -> str:
-    return COLOURS[index % len(COLOURS)]
-
-
-def style_of(index: int) -> str:
-    return STYLES[index // len(COLOURS) % len(STYLES)]
-
-
 def _name(text: str) -> str:
     """The text as Matplotlib draws it as it is: $ begins no formula, and _ at its begin does not keep it out of a legend."""
     return ("\u200b" if text.startswith("_") else "") + text.replace("$", r"\$")
@@ -157,13 +149,13 @@ def draw_series(axes: Any, series: "Sequence[Series]") -> None:
         x, y = np.asarray(one.x, float), np.asarray(one.y, float)
         lost = int((~np.isfinite(y)).sum())
         label = _name(one.name) + (f" ({lost} not finite)" if lost else "")
-        colour = colour_of(one.colour)
+        colour, style = COLOURS[one.colour % len(COLOURS)], STYLES[one.colour // len(COLOURS) % len(STYLES)]
         if one.low is not None:
             axes.fill_between(x, one.low, one.high, color=colour, alpha=0.2, linewidth=0)
         if one.dots:
             axes.plot(x, y, "o", color=colour, label=label, markersize=5)
         else:
-            axes.plot(*thin(x, y), style_of(one.colour), color=colour, label=label, linewidth=1.3,
+            axes.plot(*thin(x, y), style, color=colour, label=label, linewidth=1.3,
                       marker="o" if len(x) == 1 else None, markersize=4)
     if len(series) > 1 or any("not finite" in text.get_label() for text in axes.get_lines()):
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncol=2, borderaxespad=0)
