@@ -258,9 +258,9 @@ TEST(DecoderTest, AnotherBlock) {
 // Also the gate makes a token's queries, keys and values wider than anything that the feed-forward writes.
 TEST(DecoderTest, HeadsWiderThanTheModel) {
   DecodeSpec spec = BaseSpec(ResidualMethod::kPreLn);
-  spec.model = SmallModel(
-      ResidualMethod::kPreLn,
-      {.encoder_layers = 0, .decoder_layers = 4, .d_model = 16, .d_ff = 8, .vocabulary = kVocabulary});
+  spec.model =
+      SmallModel(ResidualMethod::kPreLn,
+                 {.encoder_layers = 0, .decoder_layers = 4, .d_model = 16, .d_ff = 8, .vocabulary = kVocabulary});
   spec.model.block = kModernBlock;
   spec.moved = true;
   spec.decoder.beam = {.beam = 2, .length_penalty = 0, .max_length_b = 14, .sampling = DrawOptions{}};

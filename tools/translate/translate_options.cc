@@ -25,7 +25,8 @@ void AddSpeedOptions(Command command, TranslateOptions& options) {
           "--cache-mib MIB", [&decoder](const int64_t& mib) { decoder.cache_limit_bytes = mib << 20; },
           "Limit of a rank's caches (default: 512, or what one sentence needs)")
       .InRange(int64_t{1}, int64_t{1} << 24);
-  command.AddNumber("--buffer", options.buffer_lines, "Lines read at a time; 1 for a program that waits for each answer", int64_t{1}, int64_t{1} << 32);
+  command.AddNumber("--buffer", options.buffer_lines,
+                    "Lines read at a time; 1 for a program that waits for each answer", int64_t{1}, int64_t{1} << 32);
   command.AddOption("--threads", options.threads, "CPU threads per rank (default: its share of the CPUs)")
       .InRange(0, 1024);
 }
