@@ -10,8 +10,8 @@
 Rates are a factor 2 apart; a method's search at a depth begins at the best rate of the depth before and continues until its best rate has a
 neighbour on both sides. The best rate has three seeds; a seed's order of data is the same for all methods. Scores are nll of 128 held-out
 blocks of 256 tokens, after the last step. A method is better than Pre-LN if the mean of the paired differences is beyond twice their
-standard deviation. An interrupted run continues from its checkpoint. Each row has its corpus's checksum: Debian's text changes with its version, and
-only runs on the same text are paired (6.1.192 has 1447410664; the first 102 rows have none, and another text)."""
+standard deviation. An interrupted run continues from its checkpoint. Each row has its text's checksum: Debian's text changes with its version, and only
+runs on the same text are paired (6.1.192 has 2652571630; the first 102 rows have none, and another text)."""
 import argparse
 import concurrent.futures
 import gzip
@@ -93,8 +93,8 @@ class Ladder:
             sys.exit(f"{run}: exit code {code}")
         events = events_of(run)  # of all sessions
         nll = [event["nll"] for event in events if event["event"] == "validation"][-1] if code == 0 else None
-        row = dict(key=key, nll=nll, data=json.loads((self.folder / "data/train.json").read_text())["crc32c"],
-                   seconds=round(sum(event["step_seconds"] for event in events if event["event"] == "step")),
+        shards = json.loads((self.folder / "data/train.json").read_text())["shards"]
+        row = dict(key=key, nll=nll, data=shards[0]["crc32c"], seconds=round(sum(event["step_seconds"] for event in events if event["event"] == "step")),
                    commit=re.search(r"^commit +(\S+)", subprocess.run([self.hadal, "--build-info"], capture_output=True, text=True).stdout, re.M)[1])
         shutil.rmtree(run)
         return row

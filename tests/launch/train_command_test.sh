@@ -91,6 +91,7 @@ expect 0 "${base[@]}" --set learning_rate.peak=2e-3 --set stop.steps=11 --accept
 cp -r data staged
 expect 0 "${base[@]}" --set learning_rate.peak=2e-3 --set stop.steps=11 --set data.train=staged/train --set data.validation=staged/valid --run-dir broken
 lacks "with changed settings"; lacks "are reset"
+expect 2 "${base[@]}" --set learning_rate.peak=2e-3 --set stop.steps=11 --set data.validation= --run-dir broken; says "data.validation: "
 
 echo "a checkpoint of another model is bad usage, whatever is accepted"
 expect 2 "${base[@]}" --set model.d_ff=65 --set stop.steps=12 --run-dir broken
@@ -216,6 +217,13 @@ expect 0 "$hadal" checkpoint ls best; says "best (chrf "
 expect 0 "${best[@]}" --set stop.steps=8 --set 'validation.metric="chrf"' --set validation.bleu_sentences=4 --set decode.beam=2 \
   --set decode.length_penalty=1 --set decode.max_length_a=0.5 --set decode.max_length_b=7 --set decode.no_repeat_ngram=3
 says "chosen by chrf of 4 sentences, beam 2, length penalty 1, at most 0.5x+7, n-grams 3.*, before by chrf of 4 sentences, beam 4"
+
+echo "patience that is set at a resume counts from a best model that was saved"
+late=("${base[@]}" --set validation.every_steps=2 --set checkpoint.every_steps=0 --set learning_rate.peak=1e-30 --set learning_rate.warmup_initial_rate=0 --run-dir late)
+expect 0 "${late[@]}" --set stop.steps=6
+[ ! -e late/checkpoints/best ] || fail "the best of a run without patience was saved"
+expect 0 "${late[@]}" --set stop.steps=8 --set stop.patience=5
+[ -e late/checkpoints/best ] || fail "no best model"
 
 echo "another text in the same place, with the same vocabulary: the place in the data means nothing there"
 expect 0 "$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --vocab data/vocabulary.model --out place

@@ -120,7 +120,7 @@ absl::Status CheckSettings(const TrainArguments& arguments, FoundCheckpoint& fou
   // Corpora that the checkpoint identifies are compared instead of their paths, which a job may stage anew.
   if (found.manifest.progress.training_data.known()) {
     before.mutable_data()->set_train(config.data().train());
-    if (before.data().has_validation() && config.data().has_validation()) {
+    if (!before.data().validation().empty() && !config.data().validation().empty()) {
       before.mutable_data()->set_validation(config.data().validation());
     }
   }
@@ -297,6 +297,13 @@ absl::Status LoadInitialState(const TrainArguments& arguments, const std::string
                                                  DescribeParameters(model), sinks),
                                     run, model, LoadedState::kAll, growth));
     HADAL_RETURN_IF_ERROR(CheckTrainingData(arguments, found, run));
+    // With patience the best model is the result: one that this run has not saved is none.
+    TrainingProgress& progress = found.manifest.progress;
+    const auto unsaved = [&](const ScoredStep& scored) {
+      return !PathExists(CheckpointDirectory(arguments.run_directory, scored.step));
+    };
+    const bool saves_best = run.options.train.stop.patience > 0 && run.options.train.checkpoint.save_at_end;
+    if (saves_best && std::erase_if(progress.best, unsaved) > 0) progress.validations_without_improvement = 0;
     return found;
   };
   bool resumed = false;

@@ -70,7 +70,7 @@ class TokenizerTest(unittest.TestCase):
 
     def test_a_language_tag_is_one_token_that_decoding_leaves_out(self):
         for name, contents in (("vocabulary.model", sentencepiece_model(model_type="bpe", control_symbols=["__de__"])),
-                               ("vocabulary.txt", b"one 3\n__init__ 3\n__eq__ 3\ntwo 2\n______ 1\n__de__ 1\n<mask> 1\nmadeupword0000 1\n__init_again__ 1\n")):
+                               ("vocabulary.txt", b"one 3\n__init__ 3\n__eq__ 3\ntwo 2\n______ 1\n__de__ 1\n<mask> 1\nmadeupword0000 1\n")):
             vocabulary = parse_vocabulary(name, contents)
             tokenizer = tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(vocabulary)))
             tag, text = tokenizer.token_to_id("__de__"), tokenizer.encode("one two").ids

@@ -96,10 +96,10 @@ def _parse_dictionary(contents: bytes) -> Vocabulary:
     # A line ends only at "\n". It may end in "#fairseq:overwrite": then its token may repeat an earlier one.
     lines = [line.rstrip(" \t\r\f\v") for line in contents.decode("utf-8-sig").split("\n")]
     tokens = SPECIAL + [line.replace(" #fairseq:overwrite", "").rsplit(" ", 1)[0] for line in lines if line]
-    # fairseq's tasks append language tags to the words; among the words __init__ is one, and what is appended last may be no code.
+    # Language tags are appended to the words; among the words __init__ is one.
     appended = len(list(itertools.takewhile(re.compile(r"__[^_].*__|<.+>|madeupword\d+").fullmatch, reversed(tokens))))
     return Vocabulary(tokens, control=[i for i, token in enumerate(tokens) if token == "<mask>" or
-                                       (i >= len(tokens) - appended and re.fullmatch(r"__[A-Za-z]{2,3}([_-]\w+)*__", token))])
+                                       (i >= len(tokens) - appended and re.fullmatch("__[^_].*__", token))])
 
 
 def _parse_tokenizer(contents: bytes) -> Vocabulary:
