@@ -56,26 +56,26 @@ TEST(RefusedShapesDeathTest, OfLinear) {
   const LinearForwardArgs forward{.x = m.Of(2, 3), .weight = m.Of(5, 3), .bias = m.Of(5), .y = m.Of(2, 5)};
   ExpectRefused<LinearForwardArgs>(LinearForward, forward,
                                    {{"3 vs. 4", [](auto& a) { a.weight.columns = a.weight.stride = 4; }},
-                                    {"args.y.columns == args.weight.rows", [](auto& a) { a.y.columns = 4; }},
-                                    {"args.y.rows == args.x.rows", [](auto& a) { a.y.rows = 1; }},
+                                    {"out.columns == weight.rows", [](auto& a) { a.y.columns = 4; }},
+                                    {"out.rows == in.rows", [](auto& a) { a.y.rows = 1; }},
                                     {"args.bias.size == args.weight.rows", [](auto& a) { a.bias.size = 4; }},
                                     {"m.stride >= m.columns", [](auto& a) { a.x.stride = 2; }}});
   const LinearBackwardInputArgs input{
       .dy = m.Of(2, 5), .weight = forward.weight, .relu_output = m.Of(2, 3), .dx = m.Of(2, 3)};
   ExpectRefused<LinearBackwardInputArgs>(
       LinearBackwardInput, input,
-      {{"args.dy.columns == args.weight.rows", [](auto& a) { a.dy.columns = 4; }},
-       {"args.dx.columns == args.weight.columns", [](auto& a) { a.dx.columns = 2; }},
-       {"args.dx.rows == args.dy.rows", [](auto& a) { a.dx.rows = 1; }},
+      {{"out.columns == weight.rows", [](auto& a) { a.dy.columns = 4; }},
+       {"in.columns == weight.columns", [](auto& a) { a.dx.columns = 2; }},
+       {"out.rows == in.rows", [](auto& a) { a.dx.rows = 1; }},
        {"args.relu_output.rows == args.dx.rows", [](auto& a) { a.relu_output.rows = 1; }},
        {"args.relu_output.columns == args.dx.columns", [](auto& a) { a.relu_output.columns = 2; }},
        {"!args.accumulate", [](auto& a) { a.accumulate = true; }}});
   const LinearBackwardWeightArgs weight{.dy = input.dy, .x = forward.x, .d_weight = m.Of(5, 3), .d_bias = m.Of(5)};
   ExpectRefused<LinearBackwardWeightArgs>(
       LinearBackwardWeight, weight,
-      {{"args.d_weight.rows == args.dy.columns", [](auto& a) { a.d_weight.rows = 4; }},
-       {"args.d_weight.columns == args.x.columns", [](auto& a) { a.d_weight.columns = 2; }},
-       {"args.dy.rows == args.x.rows", [](auto& a) { a.dy.rows = 1; }},
+      {{"out.columns == weight.rows", [](auto& a) { a.d_weight.rows = 4; }},
+       {"in.columns == weight.columns", [](auto& a) { a.d_weight.columns = 2; }},
+       {"out.rows == in.rows", [](auto& a) { a.dy.rows = 1; }},
        {"args.d_bias.size == args.dy.columns", [](auto& a) { a.d_bias.size = 4; }}});
 }
 
