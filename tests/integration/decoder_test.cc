@@ -264,6 +264,7 @@ TEST(DecoderTest, HeadsWiderThanTheModel) {
   spec.model.block = kModernBlock;
   spec.moved = true;
   spec.decoder.beam = {.beam = 2, .length_penalty = 0, .max_length_b = 14, .sampling = DrawOptions{}};
+  spec.decoder.sentences = 40;
   spec.decoder.prefixes = true;
   for (const std::vector<int32_t>& prompt : RandomSources(40, 9, kVocabulary, 8)) spec.starts.push_back({prompt, 1});
   const std::vector<std::vector<int32_t>> none(spec.starts.size());
