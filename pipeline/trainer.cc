@@ -366,9 +366,7 @@ absl::StatusOr<std::optional<StopReason>> Trainer::AfterStep(StepVote vote, bool
   const int64_t save_every = options_.checkpoint.every_steps;
   const bool save_now = vote == StepVote::kSave || (save_every > 0 && progress_.step % save_every == 0);
   // In the middle of skipped steps the weights may be what makes them fail; the last checkpoint is from before.
-  // Patience ends a run behind its best model.
-  const bool saves_best = save_every > 0 || (options_.stop.patience > 0 && options_.checkpoint.save_at_end);
-  const bool saves = health_.skipped_in_a_row() == 0 && (save_now || (is_kept && saves_best));
+  const bool saves = health_.skipped_in_a_row() == 0 && (save_now || (is_kept && options_.saves_best()));
   const int64_t copy_every = options_.checkpoint.memory_every_steps;
   copy_due_ = !saves && (copy_due_ || (copy_every > 0 && progress_.step % copy_every == 0));
   if (saves) {

@@ -209,6 +209,9 @@ struct TrainOptions {
   SpecAugment spec_augment;             // for speech, in training
   std::optional<TokenMasking> masking;  // for an encoder alone
   double max_left_out = 0.9;            // a run does not start if a larger share of training samples is too long
+
+  // Whether a validation that is among the best also saves a checkpoint. Patience ends a run behind its best model.
+  bool saves_best() const { return checkpoint.every_steps > 0 || (stop.patience > 0 && checkpoint.save_at_end); }
 };
 
 }  // namespace hadal

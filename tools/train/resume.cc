@@ -302,8 +302,10 @@ absl::Status LoadInitialState(const TrainArguments& arguments, const std::string
     const auto unsaved = [&](const ScoredStep& scored) {
       return !PathExists(CheckpointDirectory(arguments.run_directory, scored.step));
     };
-    const bool saves_best = run.options.train.stop.patience > 0 && run.options.train.checkpoint.save_at_end;
-    if (saves_best && std::erase_if(progress.best, unsaved) > 0) progress.validations_without_improvement = 0;
+    const TrainOptions& options = run.options.train;
+    if (options.stop.patience > 0 && options.saves_best() && std::erase_if(progress.best, unsaved) > 0) {
+      progress.validations_without_improvement = 0;
+    }
     return found;
   };
   bool resumed = false;

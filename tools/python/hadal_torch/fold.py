@@ -136,8 +136,9 @@ def fold(plain: PlainModel, format_name: str, epsilon: "float | None" = None) ->
                     _scale(weights, previous_norm, omega)
                 for name in inputs:
                     weights[name + ".weight"] /= omega[None, :]
-            if abs(own_epsilon / residual_gain**2 - (epsilon or own_epsilon)) > 1e-4:
-                raise Refusal(f"{format_name} has one ε of norms, {epsilon or own_epsilon:g}; with the residual gain {residual_gain:g} {norm} would "
+            kept = epsilon or own_epsilon
+            if abs(own_epsilon / residual_gain**2 - kept) > 1e-4:
+                raise Refusal(f"{format_name} has one ε of norms, {kept:g}; with the residual gain {residual_gain:g} {norm} would "
                               f"need {own_epsilon / residual_gain**2:g}: model.block.norm_epsilon {own_epsilon:g} is too large to fold")
             _scale(weights, output, settings["branch_gain"] * growth / residual_gain)
             previous_norm = norm

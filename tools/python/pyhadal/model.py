@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 def listed(texts: "Sequence[str]") -> "list[str]":
+    """The texts as a list. Raises Refusal for one text alone, whose letters it would be."""
     if isinstance(texts, str):
         raise Refusal(f"{texts[:40]!r} is one text; give a list of texts")
     return list(texts)
