@@ -89,7 +89,8 @@ std::string NcclRefusal(std::span<const NcclSetting> settings) {
                                                {"NCCL_MIN_CTAS=", NcclLink::kMostBlocks},
                                                {"NCCL_MIN_NCHANNELS=", NcclLink::kMostBlocks},
                                                {"NCCL_MIN_P2P_NCHANNELS=", NcclLink::kMostBlocks},
-                                               {"NCCL_LAUNCH_ORDER_IMPLICIT=", 0}};
+                                               {"NCCL_LAUNCH_ORDER_IMPLICIT=", 0},
+                                               {"NCCL_COMM_BLOCKING=", 0}};
   std::string connections = "not set";
   for (const auto& [variable, file] : settings) {
     if (variable.starts_with(kConnections) && file.empty()) connections = variable.substr(kConnections.size());

@@ -52,6 +52,7 @@ std::string NcclVariables(std::span<const NcclSetting> settings);
 //   CUDA_DEVICE_MAX_CONNECTIONS other than 32     streams share hardware queues
 //   NCCL_MAX_CTAS, NCCL_MIN_CTAS, NCCL_MIN_NCHANNELS, NCCL_MIN_P2P_NCHANNELS beyond 4    not all kernels fit on the GPU
 //   NCCL_LAUNCH_ORDER_IMPLICIT     NCCL makes its communicators wait for each other
+//   NCCL_COMM_BLOCKING     its calls wait for peers, without a deadline and without a look at whether these still run
 std::string NcclRefusal(std::span<const NcclSetting> settings);
 
 struct NcclConditions {

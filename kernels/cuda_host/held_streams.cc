@@ -27,7 +27,7 @@ absl::Status StatusOf(cudaError_t error) {
 class Streams {
  public:
   ~Streams();
-  absl::Status Make(int streams);
+  absl::Status Make(int streams, int discarded);
   absl::StatusOr<int> HeldBehind(int blocked);
 
  private:
@@ -55,7 +55,7 @@ Streams::~Streams() {
   cudaFree(number_);
 }
 
-absl::Status Streams::Make(int streams) {
+absl::Status Streams::Make(int streams, int discarded) {
   int least = 0, greatest = 0;
   HADAL_RETURN_IF_ERROR(StatusOf(cudaDeviceGetStreamPriorityRange(&least, &greatest)));
   HADAL_RETURN_IF_ERROR(StatusOf(cudaMalloc(reinterpret_cast<void**>(&number_), sizeof(float))));
@@ -65,6 +65,10 @@ absl::Status Streams::Make(int streams) {
     done_.push_back(event);
     if (i == streams) break;
     cudaStream_t stream = nullptr;
+    for (int other = 0; other < i * discarded; ++other) {
+      HADAL_RETURN_IF_ERROR(StatusOf(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)));
+      HADAL_RETURN_IF_ERROR(StatusOf(cudaStreamDestroy(stream)));
+    }
     HADAL_RETURN_IF_ERROR(
         StatusOf(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, i % 3 == 0 ? greatest : least)));
     streams_.push_back(stream);
@@ -116,9 +120,9 @@ absl::StatusOr<int> Streams::HeldBehind(int blocked) {
 
 }  // namespace
 
-absl::StatusOr<HeldStreams> CountHeldStreams(int streams) {
+absl::StatusOr<HeldStreams> CountHeldStreams(int streams, int discarded) {
   Streams made;
-  HADAL_RETURN_IF_ERROR(made.Make(streams));
+  HADAL_RETURN_IF_ERROR(made.Make(streams, discarded));
   HeldStreams held;
   int total = 0;
   for (int i = 0; i < streams; ++i) {

@@ -15,10 +15,11 @@ struct HeldStreams {
 };
 
 // Makes `streams` streams on the current device; every third has the highest priority, as a rank's streams for
-// transfers have. Then does this for each of them in turn: blocks the stream by a host function that waits; makes the
-// next stream wait for the blocked one by an event, as NCCL's own stream does; launches a small kernel on each other
-// stream; counts the streams whose kernel has not run after 20 ms; ends the block.
+// transfers have. Before stream i it makes and destroys i · `discarded` others, as NCCL does for memory that it clears
+// (ncclCudaCalloc, where cuMem is not used). Then does this for each of them in turn: blocks the stream by a host
+// function that waits; makes the next stream wait for the blocked one by an event, as NCCL's own stream does; launches
+// a small kernel on each other stream; counts the streams whose kernel has not run after 20 ms; ends the block.
 // Errors: Unavailable, with CUDA's message. Blocking: milliseconds, and 20 ms for each stream behind which others wait.
-absl::StatusOr<HeldStreams> CountHeldStreams(int streams);
+absl::StatusOr<HeldStreams> CountHeldStreams(int streams, int discarded = 0);
 
 }  // namespace hadal::cuda

@@ -90,8 +90,9 @@ int MostConnections(std::span<const TransferGroup> groups) {
   std::map<int, int> connections;
   int most = 0;
   for (const TransferGroup& group : groups) {
+    const bool wide = group.kind == TransferGroup::Kind::kExchanges && group.ranks.size() > 2;
     for (const RankPair& pair : group.pairs) {
-      for (const int rank : {pair.first, pair.second}) most = std::max(most, connections[rank] += 2);
+      for (const int rank : {pair.first, pair.second}) most = std::max(most, connections[rank] += wide ? 4 : 2);
     }
   }
   return most;

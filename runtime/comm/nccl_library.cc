@@ -91,6 +91,10 @@ class OpenedLibrary final : public NcclLibrary {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     config.maxCTAs = most_blocks;
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+    // Else NCCL takes 1 if the group has more than 8 ranks on several hosts, also between two GPUs of one host.
+    config.nChannelsPerNetPeer = 4;
+#endif
     // The library may write to `comm` after this call, until the initialisation is done.
     return functions_.init(reinterpret_cast<ncclComm_t*>(&comm), member.ranks, of_all, member.rank, &config);
   }

@@ -82,7 +82,7 @@ TEST(TransportChoice, VariablesThatNcclCouldHangWithAreRefusedByName) {
   EXPECT_THAT(refusal({}), HasSubstr("CUDA_DEVICE_MAX_CONNECTIONS is not set, and NCCL needs 32"));
   EXPECT_THAT(refusal({"CUDA_DEVICE_MAX_CONNECTIONS=1"}), HasSubstr("is 1, and NCCL needs 32"));
   for (const char* bad : {"NCCL_MAX_CTAS=5", "NCCL_MIN_CTAS=8", "NCCL_MIN_NCHANNELS=16", "NCCL_MIN_P2P_NCHANNELS=32",
-                          "NCCL_LAUNCH_ORDER_IMPLICIT=1", "NCCL_MAX_CTAS=many"}) {
+                          "NCCL_LAUNCH_ORDER_IMPLICIT=1", "NCCL_COMM_BLOCKING=1", "NCCL_MAX_CTAS=many"}) {
     EXPECT_THAT(refusal({good, bad}), AllOf(HasSubstr(bad), HasSubstr("unset it")));
   }
   std::vector<DeviceFacts> ranks = GoodRanks();

@@ -154,22 +154,22 @@ TEST(TransferGroups, ReplicasMeetTheirBlockAndARelayOfEachOther) {
   const auto connections = [](int replicas) {
     return MostConnections(GroupsOf({.replicas = replicas}, replicas, EmbeddingSharing::kNone));
   };
-  EXPECT_EQ(connections(8), 2 * 7);
-  EXPECT_EQ(connections(9), 2 * 8) << "the last is alone in its block, the relay of all others";
-  EXPECT_EQ(connections(16), 2 * (7 + 1));
-  EXPECT_EQ(connections(32), 2 * (7 + 3));
+  EXPECT_EQ(connections(8), 4 * 7);
+  EXPECT_EQ(connections(9), 4 * 8) << "the last is alone in its block, the relay of all others";
+  EXPECT_EQ(connections(16), 4 * (7 + 1));
+  EXPECT_EQ(connections(32), 4 * (7 + 3));
 }
 
 TEST(TransferGroups, OneRankHasNobody) { EXPECT_TRUE(GroupsOf({}, 1, EmbeddingSharing::kAll).empty()); }
 
-TEST(TransferGroups, ConnectionsAreTwoAPairOfTheRankThatHasTheMost) {
+TEST(TransferGroups, ConnectionsAreThoseOfTheRankThatHasTheMost) {
   const auto connections = [](const PipelineOptions& options, int ranks) {
     return MostConnections(GroupsOf(options, ranks, EmbeddingSharing::kNone));
   };
   EXPECT_EQ(connections({}, 1), 0);
   EXPECT_EQ(connections({}, 2), 2);
   EXPECT_EQ(connections({}, 4), 4) << "a stage between two";
-  EXPECT_EQ(connections({.replicas = 3}, 6), 6) << "one neighbour, two replicas";
+  EXPECT_EQ(connections({.replicas = 3}, 6), 2 + 2 * 4) << "one neighbour, two replicas with more channels";
 }
 
 // The proof that ranks never wait for each other in a circle (runtime/comm/nccl_communicator.md) needs a hardware queue
