@@ -123,6 +123,7 @@ absl::StatusOr<bool> Trainer::ResumeLatest(const FindCheckpoint& find) {
 }
 
 absl::Status Trainer::Resume(absl::StatusOr<FoundCheckpoint> chosen) {
+  if (chosen.ok()) resumed_from_ = chosen->checkpoint.directory;
   HADAL_ASSIGN_OR_RETURN(const TrainingProgress progress, checkpoints_->Load(std::move(chosen), LoadedState::kAll));
   return Continue(progress);
 }
@@ -294,10 +295,15 @@ absl::Status Trainer::GoBack() {
   // A run that was stopped among skipped steps has a checkpoint of the weights that may be what makes them fail.
   const auto find = [this](int64_t before_step, const std::string& /*copy*/) -> absl::StatusOr<FoundCheckpoint> {
     while (true) {
-      HADAL_ASSIGN_OR_RETURN(FoundCheckpoint found,
-                             FindLatest(options_.run_directory, {.before_step = before_step, .need_moments = true}));
-      if (found.manifest.progress.skipped_in_a_row == 0) return found;
-      before_step = found.checkpoint.step;
+      absl::StatusOr<FoundCheckpoint> found =
+          FindLatest(options_.run_directory, {.before_step = before_step, .need_moments = true});
+      // Until its first save, a run that began with another run's checkpoint has no other.
+      if (absl::IsNotFound(found.status()) && !resumed_from_.empty()) {
+        absl::StatusOr<FoundCheckpoint> first = FindNamed(resumed_from_);
+        if (first.ok() && first->checkpoint.step < before_step) found = std::move(first);
+      }
+      if (!found.ok() || found->manifest.progress.skipped_in_a_row == 0) return found;
+      before_step = found->checkpoint.step;
     }
   };
   HADAL_ASSIGN_OR_RETURN(const bool loaded, ResumeLatest(find));

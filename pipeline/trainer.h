@@ -155,6 +155,7 @@ class Trainer {
   std::unique_ptr<DepthRecorder> depth_;  // null: off
   std::unique_ptr<TrainingCheckpoints> checkpoints_;
   TrainingProgress progress_;
+  std::string resumed_from_;     // rank 0's: the checkpoint that Resume() was given; empty: none
   bool weights_loaded_ = false;  // from a checkpoint
   bool copy_due_ = false;        // in memory
   bool announced_ = false;

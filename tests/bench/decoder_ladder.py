@@ -30,7 +30,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEXT = pathlib.Path("/usr/share/doc/linux-doc-6.1/Documentation")
 STEPS = 1000  # of 2,048 tokens
-START = {"adam": (1, 2, 3), "muon": (3, 4, 5)}  # exponents of a search's first rates, 1e-3 · 2^exponent, at a method's least depth
+START = {"adam": (1, 2, 3), "muon": (2, 3, 4)}  # exponents of a search's first rates, 1e-3 · 2^exponent, at a method's least depth
 LOWEST = -3  # while all rates fail, lower ones are tried, down to one below this
 SEEDS = (1, 2, 3)
 LADDER = ("pre_ln", "ln_scaling", "completep", "deepnorm", "keel", "attn_res")

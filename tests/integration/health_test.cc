@@ -86,6 +86,7 @@ class Health : public ::testing::TestWithParam<int> {
       return testing::WithTrainer(options_, surroundings, [&](Trainer& trainer) -> absl::Status {
         running = &trainer;
         if (resumes_) HADAL_RETURN_IF_ERROR(trainer.ResumeLatest().status());
+        if (!resume_from_.empty()) HADAL_RETURN_IF_ERROR(trainer.Resume(FindNamed(resume_from_)));
         HADAL_ASSIGN_OR_RETURN(const TrainingOutcome result, trainer.Run());
         const std::lock_guard lock(mutex);
         if (communicator.rank() == 0) outcome.progress = result.progress;
@@ -135,6 +136,7 @@ class Health : public ::testing::TestWithParam<int> {
 
   TemporaryDirectory directory_;
   bool resumes_ = false;
+  std::string resume_from_;
   TrainOptions options_;
   Corpus corpus_ = testing::RandomCorpus(60, 8, kVocabulary, 3);
 };
@@ -191,6 +193,24 @@ TEST_P(Health, AStopAmongSkippedStepsIsGoneBackBehind) {
   ASSERT_TRUE(outcome.status.ok()) << outcome.status;
   EXPECT_EQ(outcome.recorder.Skipped(), (std::set<int64_t>{8, 9}));
   EXPECT_EQ(outcome.progress.update, 6 + 2);
+  EXPECT_THAT(outcome.recorder.warnings.back(), HasSubstr("went back to the checkpoint of step 6"));
+  EXPECT_TRUE(Finite(outcome));
+}
+
+// A run that began with another run's checkpoint, and has saved none of its own, goes back to that one.
+TEST_P(Health, BeforeItsFirstSaveAResumedRunGoesBackToWhereItBegan) {
+  options_.stop.steps = 6;
+  ASSERT_TRUE(Train([](int64_t, const ParameterStore&) {}).status.ok());
+  resume_from_ = FindLatest(directory_.path())->checkpoint.directory;
+  options_.run_directory = directory_ / "resumed";
+  options_.stop.steps = 12;
+  const Outcome outcome = Train([](int64_t step, const ParameterStore& parameters) {
+    if (step != 6) return;
+    for (int32_t token = 0; token < kVocabulary; ++token) SetWord(parameters, token, kNaN);
+  });
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+  EXPECT_EQ(outcome.recorder.Skipped(), (std::set<int64_t>{6, 7, 8}));
+  EXPECT_EQ(outcome.progress.update, 6 + 3);
   EXPECT_THAT(outcome.recorder.warnings.back(), HasSubstr("went back to the checkpoint of step 6"));
   EXPECT_TRUE(Finite(outcome));
 }

@@ -62,7 +62,8 @@ class Conversions(unittest.TestCase):
         for field, value in {"model.d_ff": 1024, "model.heads": 4, "model.dropout": 0.3, "model.sharing": "decoder",
                              "model.residual.method": "post_ln", "model.label_smoothing": 0.1, "optimizer.beta2": 0.98,
                              "learning_rate.peak": 5e-4, "learning_rate.warmup_initial_rate": 0, "batch.target_tokens": 4096,
-                             "batch.micro_batches": 1, "decode.beam": 5, "validation.metric": "bleu"}.items():
+                             "batch.micro_batches": 1, "decode.beam": 5, "decode.max_length_a": 1.2, "decode.max_length_b": 10, "decode.length_penalty": 1,
+                             "validation.metric": "bleu"}.items():
             self.assertEqual(found[field], value, field)
         found = fields(WMT, gpus=8)
         for field, value in {"model.d_model": 1024, "model.sharing": "all", "batch.micro_batches": 128, "stop.steps": 300000,
@@ -78,6 +79,10 @@ class Conversions(unittest.TestCase):
         self.assertIn("scale_embedding: false", text)
         self.assertIn("embedding_norm: true", text)
         self.assertEqual(fields("fairseq-train d --arch transformer")["optimizer.beta2"], 0.999, "fairseq's default, not hadal's")
+        found = fields("fairseq-train d --arch transformer --stop-time-hours 2 --save-interval-updates 500 --lr-scheduler inverse_sqrt")
+        for field, value in {"stop.minutes": 120, "checkpoint.keep_last": 0, "validation.every_steps": 500, "learning_rate.warmup_updates": 4000}.items():
+            self.assertEqual(found[field], value, field)
+        self.assertEqual([fields(SPEECH)[f"batch.{side}_tokens"] for side in ("source", "target")], [10000, 40000])
 
     def test_nothing_is_dropped_silently(self):
         text = config_of(LANGUAGE_MODEL)

@@ -328,7 +328,7 @@ class Conversion:
         if "checkpoint.every_steps" in self.fields:
             self.fields.setdefault("checkpoint.keep_last", 0)  # --keep-interval-updates -1
         if self.get("eval-bleu"):
-            self.fields["decode.beam"] = 5
+            self.fields.update({"decode.beam": 5, "decode.max_length_a": 0, "decode.max_length_b": 200, "decode.length_penalty": 1})
             self.fields["validation.bleu_sentences"] = 1000
             self.notes.append("--eval-bleu: validation.bleu_sentences says of how many sentences")
             if self.get("best-checkpoint-metric") == "bleu":
