@@ -96,10 +96,10 @@ function(hadal_test SOURCE)
   if(ARG_NIGHTLY)
     set(FILTER "--gtest_filter=-*.Nightly*")
     add_test(NAME ${STEM}_nightly COMMAND ${STEM} "--gtest_filter=*.Nightly*")
-    set_tests_properties(${STEM}_nightly PROPERTIES TIMEOUT 600 LABELS "nightly;${ARG_LABELS}")
+    set_tests_properties(${STEM}_nightly PROPERTIES TIMEOUT 1500 LABELS "nightly;${ARG_LABELS}")
   endif()
   add_test(NAME ${STEM} COMMAND ${STEM} ${FILTER})
-  set_tests_properties(${STEM} PROPERTIES TIMEOUT 600 LABELS "${ARG_LABELS}")
+  set_tests_properties(${STEM} PROPERTIES TIMEOUT 1500 LABELS "${ARG_LABELS}")
 endfunction()
 
 # Options of mpirun in tests: allow root (containers), more ranks than cores, and ranks that share a core.
@@ -123,7 +123,7 @@ function(hadal_mpi_run NAME)
   list(POP_FRONT ARG_COMMAND PROGRAM)
   add_test(NAME ${NAME}
     COMMAND ${MPIEXEC_EXECUTABLE} ${HADAL_MPIRUN_FLAGS} -n ${ARG_RANKS} $<TARGET_FILE:${PROGRAM}> ${ARG_COMMAND})
-  set_tests_properties(${NAME} PROPERTIES TIMEOUT 600 LABELS "mpi;${ARG_LABELS}" PROCESSORS ${ARG_RANKS}
+  set_tests_properties(${NAME} PROPERTIES TIMEOUT 1500 LABELS "mpi;${ARG_LABELS}" PROCESSORS ${ARG_RANKS}
     ENVIRONMENT "${HADAL_MPIRUN_ENVIRONMENT};HADAL_TEST_RANKS=${ARG_RANKS};${ARG_ENVIRONMENT}")
 endfunction()
 

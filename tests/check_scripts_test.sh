@@ -6,6 +6,10 @@ set -u
 check=${1:?usage: check_scripts_test.sh arrows|includes|links|metrics|format|tidy}
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/support/command_test.sh"
+# What all shell tests rest on: a failure counts.
+(expect 1 true; finished) > /dev/null && { echo "FAILED: expect compares no exit code"; exit 1; }
+(expect 0 echo one; says two; finished) > /dev/null && { echo "FAILED: says finds what is not there"; exit 1; }
+(expect 0 echo one; lacks one; finished) > /dev/null && { echo "FAILED: lacks does not find what is there"; exit 1; }
 
 # In tree/: a file a room, which passes every check.
 fresh_tree() {

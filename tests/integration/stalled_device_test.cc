@@ -139,10 +139,12 @@ TEST_F(StalledDeviceTest, InASave) {
 
 // Only the writing thread uses the device while the training thread waits for the file.
 TEST_F(StalledDeviceTest, ASlowFileIsNotAStalledDevice) {
+  constexpr int kPatientSeconds = 15;  // nothing else may take as long here, on a busy machine, too
+  options_.pipeline.wait_timeout_seconds = kPatientSeconds;
   options_.stop.steps = 1;
   const auto save = [this] {
     RecordedSyncs syncs;
-    syncs.Before(".safetensors", [] { absl::SleepFor(absl::Seconds(2 * kTimeoutSeconds + 1)); });
+    syncs.Before(".safetensors", [] { absl::SleepFor(absl::Seconds(2 * kPatientSeconds + 1)); });
     Train(quiet_, {});
   };
   EXPECT_EXIT(save(), ExitedWithCode(0), "");

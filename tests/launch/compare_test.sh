@@ -104,8 +104,8 @@ for signal in INT USR1; do
   [ ! -e stopped-$signal/runs/method=post_ln,depth=1 ] || fail "another run was started after $signal"
 done
 saved=$(grep -c '"event":"step"' $first/metrics.jsonl)
-expect 0 "$hadal" compare grids/small.textproto --out stopped-USR1 --set stop.steps=$((saved + 2)) --set validation.every_steps=0
-says 'method=deepnorm,depth=1: continues (was interrupted)'; says '4 of 4'; steps $first $((saved + 2))
+expect 0 "$hadal" compare grids/small.textproto --out stopped-USR1 --set stop.steps=$((saved + 2)) --set validation.every_steps=0 --run 1
+says 'method=deepnorm,depth=1: continues (was interrupted)'; steps $first $((saved + 2))
 [ "$(grep -c '"event":"run"' $first/metrics.jsonl)" -eq 2 ] || fail "the run did not go on"
 
 echo "the same with two ranks"
@@ -114,6 +114,9 @@ kill -INT $grid; wait $grid; code=$?
 [ $code -eq 85 ] || { fail "exit code $code instead of 85 with two ranks"; cat out; }
 ended $first interrupted; [ -e $first/checkpoints/latest ] || fail "two ranks have not saved"
 grep -q '"ranks":2' $first/metrics.jsonl || fail "not two ranks"
+sed 's/^title.*/ranks: 2/' grids/small.textproto > grids/two.textproto
+expect 0 "$hadal" compare grids/two.textproto --out two --run 1
+grep -q '"ranks":2' two/runs/method=deepnorm,depth=1/metrics.jsonl || fail "not the ranks of the grid"
 
 echo "killed without warning: its child saves and ends, and the same command continues"
 start killed
@@ -128,6 +131,7 @@ echo "budgets: a run's cap cuts it, the grid's total stops before the dear runs"
 sed 's/^title.*/run_minutes: 0.01/' grids/small.textproto > grids/cap.textproto
 expect 0 "$hadal" compare grids/cap.textproto --out cap --set stop.steps=100000 --run 1
 ended cap/runs/method=deepnorm,depth=1 cut; says 'starts, at most 0.6s'
+expect 0 "$hadal" compare grids/cap.textproto --out cap --set stop.steps=100000 --run 1; says 'cut before'
 sed 's/^title.*/total_minutes: 0.01/' grids/small.textproto > grids/total.textproto
 expect 0 "$hadal" compare grids/total.textproto --out total --set stop.steps=100000
 says 'budget of 0.01 minutes is used up'; ended total/runs/method=deepnorm,depth=1 interrupted

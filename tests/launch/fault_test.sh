@@ -98,7 +98,7 @@ row "SIGKILL of a rank after --resume CHECKPOINT, supervised" "the restart conti
 # The run directory is seen, and signals arrive, also where only a script knows of them.
 printf '%s ' "${mpi[@]}" 2 "${train[@]}" --run-dir script > script.sh; printf '\nexit $?\n' >> script.sh
 endless; job "$hadal" supervise --tries 1 -- bash script.sh
-until_ steps_of script 30; end_soon script; clock; kill -KILL "$(rank script 1)"; restarted
+until_ steps_of script 30; until_ grep -q '"event":"checkpoint"' script/metrics.jsonl; end_soon script; clock; kill -KILL "$(rank script 1)"; restarted
 finish 0; identical script
 row "SIGKILL of a rank of a job script, supervised" "as without a script" "$restart"
 
@@ -165,7 +165,7 @@ else
 fi
 
 # ── A rank stops or is slow ──
-endless; job "${mpi[@]}" 3 "${train[@]}" --set pipeline.wait_timeout_seconds=4 --run-dir stopped
+endless; job "${mpi[@]}" 3 "${train[@]}" --set pipeline.wait_timeout_seconds=12 --run-dir stopped
 until_ steps_of stopped 30; clock; kill -STOP "$(rank stopped 1)"
 finish 5; until_ nobody_left stopped
 for r in 0 2; do grep -q "watchdog \[rank $r\]: waiting for .* rank [01], .*; at step [0-9]*, instruction" out || fail "no report of rank $r"; done
@@ -173,7 +173,7 @@ for r in 0 2; do grep -q "Z watchdog \[rank $r\]: waiting for" stopped/logs/rank
 # Whose wait reaches the timeout first ends the job; the other may have no time for words.
 grep -q "Z end: exit code 5: " stopped/logs/rank_0000[02].log || fail "no log has its rank's last words"
 grep -q "watchdog.* rank 1, " out || fail "no rank waits for the stopped one"  # the others may wait for those that do
-row "SIGSTOP of a rank (timeout 4 s)" "every other rank says what it waits for, from whom, since when, and its place; exit code 5" "$seconds"
+row "SIGSTOP of a rank (timeout 12 s)" "every other rank says what it waits for, from whom, since when, and its place; exit code 5" "$seconds"
 
 job "${mpi[@]}" 2 "${train[@]}" --run-dir slow
 until_ steps_of slow 30; slow=$(rank slow 1); clock; kill -STOP "$slow"; sleep 1.5; kill -CONT "$slow"

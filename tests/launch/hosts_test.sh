@@ -51,7 +51,7 @@ job=$!
 until_ steps_of cut 30; begin=$SECONDS; host_lab_cut h2
 wait $job; code=$?; took=$((SECONDS - begin))
 [ $code -eq $lost ] || fail "a host cut off: exit code $code instead of $lost"
-[ $took -le 25 ] || fail "a host cut off: noticed after $took s"
+[ $took -le 60 ] || fail "a host cut off: noticed after $took s"
 grep -qi "lost communication" out && grep -q h2 out || fail "the lost host is not named"
 until_ nobody_left "$work/cut"
 host_lab_mend h2
@@ -68,7 +68,7 @@ echo "a host cut off, supervised: started again after $took s, same bits"
 
 # Elastic: the job continues without the host, and with it when it answers again. It answers if it refuses a connection.
 sed -i 's/micro_batches: 4/micro_batches: 4 sum_groups: 2/' small.textproto; rm -rf unbroken
-printf '#!/bin/sh\ntimeout 2 bash -c "</dev/tcp/$1/9" 2>&1 | grep -q refused\n' > answers; chmod +x answers
+printf '#!/bin/sh\nLC_ALL=C timeout 2 bash -c "</dev/tcp/$1/9" 2>&1 | grep -q refused\n' > answers; chmod +x answers
 hostfile 1 2 3; endless
 host_lab_on h1 timeout "$patience" "$hadal" supervise --elastic "$work/hosts" --grow-every 1s --probe "'$work/answers {host}'" -- \
   mpirun --hostfile {hostfile} -np {ranks} --bind-to none "$hadal" train "$work/small.textproto" "$work/stop.textproto" {layout} \

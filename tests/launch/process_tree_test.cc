@@ -10,7 +10,10 @@
 #include <functional>
 #include <thread>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "tests/support/temporary_directory.h"
 
 namespace hadal {
 namespace {
@@ -77,14 +80,15 @@ TEST_F(ProcessTree, SaysWhatHasNotGoneInTime) {
 
 // As a rank that crashes: its first thread has ended, and the others keep its memory.
 TEST_F(ProcessTree, AProcessLivesAsLongAsOneOfItsThreads) {
-  StartChild(
+  const pid_t pid = StartChild(
       [] {
         std::thread([] {
           while (true) pause();
         }).detach();
       },
       [] { syscall(SYS_exit, 0); });  // this thread alone
-  usleep(200000);                     // until the first thread has ended
+  const std::string stat = absl::StrCat("/proc/", pid, "/stat");
+  while (!absl::StrContains(Contents(stat), ") Z ")) usleep(1000);
   const DescendantsEnd end = EndDescendants(kPatience);
   EXPECT_EQ(end.killed, 1);
   EXPECT_EQ(end.living, 0);

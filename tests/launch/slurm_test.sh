@@ -53,6 +53,12 @@ HADAL_REQUEUE_ON=205 stubbed 143 "$reports"; requeued
 stubbed 143 "${reports}report end 85"; requeued
 stubbed 6 "${reports}report end 85; report end 6"
 stubbed 0 "${reports}report end 0"
+grep -q '^#SBATCH --signal=B:USR1@300$' "$source/launch/slurm/train.sbatch" || fail "no signal before the time limit"
+cp bin/srun bin/mpirun
+HADAL_SRUN_OPTIONS=--mpi=pmix stubbed 0 'echo "with $*"'; says "^with --kill-on-bad-exit=0 --wait=30 --mpi=pmix $work/bin/srun train x$"
+HADAL_LAUNCHER=mpirun HADAL_MPIRUN_OPTIONS="--bind-to none" stubbed 0 'echo "with $*"'; says "^with --bind-to none $work/bin/srun train x$"
+expect 0 env -u HADAL_LAUNCHER -u HADAL_SRUN_OPTIONS bash -c '. "$1/launch/slurm/site.env" && env' - "$source"
+for set in SITE_ENV="$(readlink -f "$source/launch/slurm/site.env")" LAUNCHER=srun SRUN_OPTIONS=--mpi=pmix REQUEUE_LIMIT=10; do says "^HADAL_$set$"; done
 rm site.env
 # One line of the layouts after the other, with a launcher that only says how it was called.
 printf 'one 1\ntwo 2 --set a=b' > layouts.txt

@@ -23,12 +23,17 @@ mkdir -p obstinate/tmp
 printf '%s\n' 'trap "" TERM; (setsid bash -c "echo \$\$ > daemon; exec sleep 600" &)' 'echo $$ > self; while :; do sleep 0.05; done' > obstinate/job
 (cd obstinate && TMPDIR=$PWD/tmp exec "$hadal" supervise -- bash job > out 2>&1) & obstinate=$!
 wait_for test -s obstinate/self -a -s obstinate/daemon; kill -KILL $obstinate; wait $obstinate 2> /dev/null
-# Looked at below, too: a job that is stopped three times, each time for a moment.
-mkdir paused; printf '%s\n' 'echo $$ > self; while [ ! -e go ]; do sleep 0.05; done' > paused/job
-(cd paused && exec "$hadal" supervise --tries 1 --stopped-limit 4s -- bash job > out 2>&1) & paused=$!
+# Looked at below, too: a job that is stopped three times, each time for a moment. A limit of 12 s is three looks, 5 s apart: this shell has 10 s to
+# continue what is seen stopped, and the guardian 7 s more than a look takes to see it run.
+mkdir paused suspended; printf '%s\n' 'echo $$ > self; while [ ! -e go ]; do sleep 0.05; done' | tee paused/job > suspended/job
+(cd paused && exec "$hadal" supervise --tries 1 --stopped-limit 12s -- bash job > out 2>&1) & paused=$!
 (cd paused && wait_for test -s self
   seen() { [ "$(grep -c "of the job is stopped" out)" -ge "$1" ]; }
-  for times in 1 2 3; do kill -STOP "$(cat self)"; wait_for seen $times; kill -CONT "$(cat self)"; sleep 3.5; done; touch go) & pauses=$!
+  for times in 1 2 3; do [ $times -eq 1 ] || sleep 12; kill -STOP "$(cat self)"; wait_for seen $times; kill -CONT "$(cat self)"; done; touch go) & pauses=$!
+# And one that is stopped and continued together with its guardian, as by a batch system, for longer than the limit: that is no hang.
+(cd suspended && exec "$hadal" supervise --tries 1 --stopped-limit 12s -- bash job > out 2>&1) & suspended=$!
+(cd suspended && wait_for test -s self; guardian=$(pgrep -P $suspended); kill -STOP "$guardian" "$(cat self)"; sleep 13
+  kill -CONT "$guardian"; wait_for grep -q "of the job is stopped" out; kill -CONT "$(cat self)"; touch go) & suspends=$!
 
 echo "codes that a restart would not change are passed on"
 for code in 0 1 2 3 4 85; do job "exit $code"; expect $code "$hadal" supervise -- bash job; starts 1; done
@@ -164,13 +169,6 @@ echo "a process that stays stopped is a hang"
 job '[ "$(wc -l < starts)" -eq 2 ] || { echo $$ > self; kill -STOP $$; }'
 expect 0 "${supervise[@]}" --stopped-limit 1s -- bash job; starts 2; says "process $(cat self) (bash) of the job is stopped"; says "exit code 5"
 
-# Stopped and continued together with its guardian, as by a batch system, it is none.
-job 'echo $$ > self; while [ ! -e go ]; do sleep 0.05; done'; rm -f self go
-"$hadal" supervise --stopped-limit 2s -- bash job > out 2>&1 & supervisor=$!
-wait_for test -s self; sleep 1; guardian=$(pgrep -P $supervisor); kill -STOP "$guardian" "$(cat self)"; sleep 2.5
-kill -CONT "$guardian"; sleep 0.3; kill -CONT "$(cat self)"; touch go; wait $supervisor; code=$?
-[ $code -eq 0 ] || fail "exit code $code instead of 0 of a job that was suspended with its guardian"; starts 1
-
 echo "a job that could not listen yet is reminded; one that the signal ended had nothing to save"
 job 'trap "" USR1; sleep 1.5; trap "exit 85" USR1; while :; do sleep 0.05; done'
 "$hadal" supervise -- bash job > out 2>&1 & supervisor=$!
@@ -206,12 +204,14 @@ wait_for test -s self; kill -KILL $supervisor; wait $supervisor 2> /dev/null
 wait_for gone "$(cat self)" || fail "the job outlives its killed supervisor"
 wait $pauses; wait $paused; code=$?
 [ $code -eq 0 ] && [ "$(grep -c "is stopped" paused/out)" -eq 3 ] || fail "exit code $code: short stops were added up"
+wait $suspends; wait $suspended; code=$?
+[ $code -eq 0 ] && grep -q "is stopped" suspended/out || fail "exit code $code instead of 0 of a job that was suspended with its guardian"
 wait_for gone "$(cat obstinate/self)" || fail "a job that ignores TERM outlives its killed supervisor"
 gone "$(cat obstinate/daemon)" || fail "a daemon of the job outlives its killed supervisor"
 wait_for rmdir obstinate/tmp || fail "the killed supervisor's temporary directory is left: $(ls obstinate/tmp)"
 
 echo "launch/hosts/train: HUP, INT and TERM save and end, USR1 saves and starts again; nothing is left behind"
-mkdir bin; printf '#!/bin/sh\nexec bash "%s/job"\n' "$work" > bin/mpirun; chmod +x bin/mpirun; touch hosts
+mkdir bin; printf '#!/bin/sh\necho "$*" > words\nexec bash "%s/job"\n' "$work" > bin/mpirun; chmod +x bin/mpirun; touch hosts
 # As from a terminal: what this shell starts in the background ignores INT, and all that is under nohup ignores HUP.
 hosts_train() {
   PATH=$work/bin:$PATH HADAL=$hadal env --default-signal=INT,HUP "$source/launch/hosts/train" hosts small.textproto > out 2>&1 &
@@ -224,6 +224,7 @@ for signal in HUP INT TERM; do
   [ $signal != HUP ] || for _ in 1 2 3; do kill -HUP $script; sleep 0.3; done
   touch go; wait $script; code=$?
   [ $code -eq 85 ] || fail "launch/hosts/train: exit code $code instead of 85 after $signal"
+  grep -q -- "--hostfile hosts --bind-to none -x HADAL_JOB_START .* train small.textproto$" words || { cat words; fail "mpirun got other words"; }
   starts 1; wait_for gone "$(cat self)" || fail "the job outlives launch/hosts/train after $signal"
 done
 job '[ "$(wc -l < starts)" -eq 1 ] || exit 0; trap "exit 85" USR1; touch up; while :; do sleep 0.05; done'; rm -f up; hosts_train

@@ -54,6 +54,7 @@ expect 0 "${longer[@]}" --accept-changes; says "one: done in .*, 13 steps"
 for _ in $(seq 400); do grep -q '"event":"step"' i/runs/one/metrics.jsonl 2> /dev/null && break; sleep 0.05; done
 kill -USR1 $sweep; wait $sweep; code=$?
 [ $code -eq 85 ] || fail "exit code $code instead of 85 of a sweep that was interrupted"
+expect 0 "$hadal" sweep alone.txt small.textproto --out i --set stop.steps=100000 --report-only; says "1 of 1 layouts have not finished: one"
 
 # One layout cannot be: the others run, and have their report.
 printf 'good 1\nbad 2 --set pipeline.stages=3\n' > partly.txt

@@ -34,7 +34,7 @@ class Said {
     return text_;
   }
   // Waits until it has said `word`, however late a thread of a busy machine is.
-  void AwaitWord(const std::string& word = "watchdog") const {
+  void AwaitWord(const std::string& word) const {
     for (const Stopwatch watch; !absl::StrContains(text(), word) && absl::Seconds(watch.Seconds()) < kHang;) {
       absl::SleepFor(absl::Milliseconds(1));
     }
@@ -68,7 +68,7 @@ std::string Watch(absl::Duration timeout, const std::function<void(const Said&)>
 
 TEST(WatchdogTest, SaysWhatARankWaitsForAndWhere) {
   const std::string said = Watch(absl::Milliseconds(100), [](const Said& said) {
-    said.AwaitWord();
+    said.AwaitWord("waiting for");
     absl::SleepFor(absl::Milliseconds(500));  // time to say it again
   });
   EXPECT_THAT(said, AllOf(HasSubstr("watchdog [rank 0]: waiting for"), HasSubstr("receive from rank 1, tag 7"),
@@ -83,7 +83,7 @@ TEST(WatchdogTest, AWaitIsNotCountedAsWork) {
   constexpr absl::Duration kWaited = absl::Seconds(1);
   Said said;
   InProcessWorld world(2);
-  absl::Duration worked;
+  absl::Duration waited, worked;
   const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
     char byte = 0;
     if (communicator.rank() == 1) {
@@ -95,8 +95,10 @@ TEST(WatchdogTest, AWaitIsNotCountedAsWork) {
     EXPECT_EQ(current.Describe(), "before the first step");
     current.Set(0, 0, 4, {});
     const Watchdog watchdog(communicator, current, absl::Milliseconds(200), said.Listener());
+    const Stopwatch waiting;
     HADAL_ASSIGN_OR_RETURN(CommRequest receive, communicator.Receive(&byte, 1, 1, 7));
     HADAL_RETURN_IF_ERROR(communicator.Wait(receive, absl::Now() + kHang, "a message"));
+    waited = absl::Seconds(waiting.Seconds());
     const Stopwatch working;
     said.AwaitWord("busy for");
     worked = absl::Seconds(working.Seconds());
@@ -108,26 +110,33 @@ TEST(WatchdogTest, AWaitIsNotCountedAsWork) {
   const size_t start = text.find(busy) + busy.size();
   absl::Duration reported;
   ASSERT_TRUE(absl::ParseDuration(text.substr(start, text.find(';', start) - start), &reported)) << text;
-  EXPECT_TRUE(reported < kWaited || worked > kWaited / 2) << text;  // unless this machine is too busy
+  // Unless this machine is too busy: its watchdog may not have looked during the wait.
+  EXPECT_TRUE(reported < kWaited || worked > kWaited / 2 || waited > kWaited * 1.5) << text;
 }
 
-// What its header promises: a rank has printed before its wait ends the job.
+// What its header promises: a rank has printed before its wait ends the job. Its thread may be late on a busy machine,
+// but not by half of every timeout.
 TEST(WatchdogTest, SpeaksBeforeTheWaitReachesItsTimeout) {
-  constexpr absl::Duration kTimeout = absl::Seconds(3);
-  Said said;
-  InProcessWorld world(2);
-  const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
-    if (communicator.rank() == 1) return absl::OkStatus();  // and sends nothing
-    char byte = 0;
-    CurrentInstruction current;
-    const Watchdog watchdog(communicator, current, kTimeout, said.Listener());
-    HADAL_ASSIGN_OR_RETURN(CommRequest receive, communicator.Receive(&byte, 1, 1, 7));
-    const absl::Status waited = communicator.Wait(receive, absl::Now() + kTimeout, "a message that nobody sends");
-    EXPECT_EQ(waited.code(), absl::StatusCode::kDeadlineExceeded);
-    EXPECT_THAT(said.text(), HasSubstr("for a message that nobody sends"));
-    return absl::OkStatus();
-  });
-  EXPECT_TRUE(status.ok()) << status;
+  std::string text;
+  for (const int seconds : {3, 12, 30}) {
+    const absl::Duration timeout = absl::Seconds(seconds);
+    Said said;
+    InProcessWorld world(2);
+    const absl::Status status = world.Run([&](Communicator& communicator) -> absl::Status {
+      if (communicator.rank() == 1) return absl::OkStatus();  // and sends nothing
+      char byte = 0;
+      CurrentInstruction current;
+      const Watchdog watchdog(communicator, current, timeout, said.Listener());
+      HADAL_ASSIGN_OR_RETURN(CommRequest receive, communicator.Receive(&byte, 1, 1, 7));
+      const absl::Status waited = communicator.Wait(receive, absl::Now() + timeout, "a message that nobody sends");
+      EXPECT_EQ(waited.code(), absl::StatusCode::kDeadlineExceeded);
+      text = said.text();
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(status.ok()) << status;
+    if (absl::StrContains(text, "for a message that nobody sends")) break;
+  }
+  EXPECT_THAT(text, HasSubstr("for a message that nobody sends"));
 }
 
 // Far longer than its patience of 0.1 s, and no instruction takes that long, unless this machine is too busy.

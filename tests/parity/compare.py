@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from hadal_torch.model import PAD
+from hadal_torch.model import PAD, residual_of
+from hadal_torch.plain import branch_growth
 from hadal_torch.tensors import read_safetensors
 from methods import METHODS, Checked, SourceWidth
 
@@ -187,6 +188,10 @@ def check_constants(case):
     for stack, residual in zip(("encoder", "decoder"), residuals_of(case)):
         if case["model"][f"{stack}_layers"] == 0:
             continue
+        found = residual_of(case["model"][stack], branch_growth(case["model"], case["update"]))  # of an export (hadal_torch.Model.of)
+        for name, wanted in vars(residual).items():
+            value, wanted = (each(2, 5) if callable(each) else each for each in (getattr(found, name), wanted))
+            assert value == wanted or np.isclose(value, wanted).all(), f"{stack}: {name} is {value}, not {wanted}"
         stated = case["model"][stack]["residual_gain"]
         assert abs(stated - residual.residual_gain) < 1e-9, f"{stack}: residual gain {stated}, not {residual.residual_gain}"
         stated = (case["model"][stack]["skip_gain"], case["model"][stack]["layer_gain"])

@@ -13,8 +13,8 @@ failures=0
 
 # fail WHAT: counts a failure, and prints the end of the last command's output.
 fail() { echo "FAILED: $1"; failures=$((failures + 1)); tail -n 20 out; }
-# expect CODE COMMAND…: runs it, at most $patience seconds (PATIENCE on a busy machine), output to $work/out, and compares the exit code.
-patience=${PATIENCE:-120}
+# expect CODE COMMAND…: runs it, at most $patience seconds (PATIENCE on a busier machine), output to $work/out, and compares the exit code.
+patience=${PATIENCE:-300}
 expect() {
   local wanted=$1 code; shift
   timeout "$patience" "$@" > out 2>&1; code=$?

@@ -71,7 +71,7 @@ END
     --log-file="$lab/log/munged.log" --seed-file="$lab/munge/seed" --num-threads=2 || return 1
   $enter h3 slurmctld -i || return 1
   for node in "${nodes[@]}"; do $enter $node slurmd -N $node || return 1; done
-  for _ in $(seq 300); do
+  for _ in $(seq 1200); do
     [ "$($enter h3 sinfo -h -t idle -o %D 2> /dev/null)" = 2 ] && return 0
     sleep 0.1
   done

@@ -112,8 +112,8 @@ class Torture {
   void WaitForMoment(bool save) {
     Sleep(Uniform(0, ranks_ == 1 ? 250 : 1200));
     if (!save) return;
-    // A save follows every few steps; when none comes within a second the job is still starting, which is a moment too.
-    for (int i = 0; i < 5000 && !IsSaving(run_); ++i) std::this_thread::sleep_for(std::chrono::microseconds(200));
+    // A save follows every few steps; none comes while the job is still starting, which takes long on a busy machine.
+    for (int i = 0; i < 100000 && !IsSaving(run_); ++i) std::this_thread::sleep_for(std::chrono::microseconds(200));
     std::this_thread::sleep_for(std::chrono::microseconds(Uniform(0, 4000)));
   }
 

@@ -82,7 +82,8 @@ TEST(NcclCommunicator, HangsWhereItsStreamsShareAHardwareQueue) {
       TransferBuffer mine(rank.memory, {rank.host.rank()}), others(rank.memory, {-1});
       HADAL_ASSIGN_OR_RETURN(auto crossing, StartCrossing(rank, mine, others, both));
       bool arrived = false;
-      for (int i = 0; i < 300 && !arrived; ++i) {
+      const int most = queues == 1 ? 300 : 30000;  // what arrives may be late on a busy machine
+      for (int i = 0; i < most && !arrived; ++i) {
         HADAL_ASSIGN_OR_RETURN(arrived, rank.nccl.Test(crossing.received));
         absl::SleepFor(absl::Milliseconds(1));
       }
@@ -195,7 +196,7 @@ TEST(NcclCommunicator, TheHostsCommunicatorKnowsItsWaits) {
     HADAL_ASSIGN_OR_RETURN(CommRequest request, rank.nccl.Receive(value.data(), 4, 0, 9));
     absl::Status waited;
     const std::string seen =
-        WaitSeenDuring(rank, [&] { waited = rank.nccl.Wait(request, absl::Now() + absl::Seconds(1), "activations"); });
+        WaitSeenDuring(rank, [&] { waited = rank.nccl.Wait(request, absl::Now() + absl::Seconds(5), "activations"); });
     EXPECT_EQ(waited.code(), absl::StatusCode::kDeadlineExceeded);
     EXPECT_THAT(seen, AllOf(HasSubstr("receive from rank 0, tag 9"), HasSubstr("activations")));
     return absl::OkStatus();

@@ -1,6 +1,7 @@
 // Ranks that are threads, each with an emulated device, connected by the emulated NCCL.
 #pragma once
 
+#include <atomic>
 #include <barrier>
 #include <thread>
 
@@ -100,13 +101,15 @@ inline absl::Status RunNcclRanks(int size, EmulatedNccl& nccl, const std::functi
 // What the watchdog of this rank sees it wait for during `call`.
 inline std::string WaitSeenDuring(NcclRank& rank, const std::function<void()>& call) {
   std::string seen;
+  std::atomic<bool> ended = false;
   std::thread watchdog([&] {
-    for (int i = 0; i < 1000 && seen.empty(); ++i) {
+    while (!ended && seen.empty()) {
       absl::SleepFor(absl::Milliseconds(1));
       if (const std::optional<WaitInProgress> wait = rank.host.CurrentWait()) seen = wait->description;
     }
   });
   call();
+  ended = true;
   watchdog.join();
   return seen;
 }

@@ -50,7 +50,7 @@ class FairseqTest(unittest.TestCase):
             np.testing.assert_array_equal(value, found.weights[name], name)
 
     def test_what_is_written_is_read_with_the_same_bits(self):
-        for settings in ({}, {"sharing": "decoder"}, {"sharing": "none"}, METHODS["pre_ln"]):
+        for settings in ({}, {"sharing": "decoder"}, {"sharing": "none"}, METHODS["pre_ln"], {"dropout": 0.5, "attention_dropout": 0.25, "activation_dropout": 0.125}):
             plain = self.saved(**settings)
             found = self.read()
             self.assert_equal_weights(plain, found)
@@ -140,6 +140,10 @@ class FairseqTest(unittest.TestCase):
             found = self.read()
             for name in plain.weights:
                 np.testing.assert_array_equal(self.halved[name].float().numpy(), found.weights[name], name)
+        self.saved(lambda state: state["model"].update({name: tensor.bfloat16() for name, tensor in state["model"].items()}))
+        wanted = torch.load(self.path, **UNSAFE)["model"]
+        for name, value in self.read().weights.items():
+            np.testing.assert_array_equal(wanted[name].float().numpy(), value, name)
 
     def test_code_in_a_pickle_is_refused_and_not_executed(self):
         self.saved(lambda state: state.update(extra=Malicious()))

@@ -16,7 +16,7 @@ from unittest import mock
 from pyhadal import compare_grid, program, sweep
 from pyhadal.corpus import _rows
 from pyhadal.grid import Cell, Grid, ask, load
-from pyhadal.grid_runs import Record, Runner, _poll, duration, judge, read_record, read_state, write_state
+from pyhadal.grid_runs import Record, Runner, _end_of, _poll, duration, judge, read_record, read_state, write_state
 from pyhadal.refusal import Refusal
 from pyhadal.run import parse_config
 from pyhadal.sweep import read_layouts
@@ -208,6 +208,7 @@ class RunsTest(Scratch):
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
             self.assertEqual(_poll(process)[0], code)
         self.assertEqual((self.folder / "logs/a.log").read_text(), "said\n" * 3)
+        self.assertEqual([_end_of(137, cause) for cause in ("", "signal", "run")], ["failed", "interrupted", "cut"])  # killed: by whom?
 
     def runner(self, **options):
         os.makedirs(self.folder / "logs", exist_ok=True)
@@ -246,6 +247,9 @@ class RunsTest(Scratch):
             runner._train(0, str(self.folder / "runs/a"), read_state(str(self.folder / "runs/a")), again=False)
         self.assertRegex(said.getvalue(), r"done in .*, no steps \(.*metrics.jsonl")
         self.assertFalse(sweep._is_finished(str(self.folder), Cell("a", [], [], [])))
+        for reason, finished in (("all steps done", True), ("stopped on a signal or a time limit; …", False), ("no better validation", True)):
+            self.write("runs/a/metrics.jsonl", f'{{"event":"step","step":1}}\n{{"event":"finish","reason":"{reason}"}}\n')
+            self.assertEqual(sweep._is_finished(str(self.folder), Cell("a", [], [], [])), finished)
 
     def test_the_unigram_level_of_a_cell_does_not_need_the_corpus_of_another(self):
         with mock.patch("pyhadal.grid_runs.ask_of", side_effect=[Refusal("b: gone"), [{"unigram_nll": 2.5}]]) as asked:

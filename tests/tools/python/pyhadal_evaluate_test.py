@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import os
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -13,7 +14,7 @@ from unittest import mock
 import numpy as np
 from sacrebleu.metrics import BLEU, CHRF
 
-from pyhadal import evaluate
+from pyhadal import evaluate, plot
 from pyhadal.__main__ import main as pyhadal_main
 from pyhadal.evaluate import Evaluation, Scores
 from pyhadal.refusal import Refusal
@@ -65,6 +66,11 @@ class EvaluateTest(unittest.TestCase):
         self.assertGreater(chinese.bleu, 50)
         self.assertEqual(chinese.bleu_13a, 0)  # one word, another one
         self.assertTrue(any("tok:zh" in signature for signature in evaluation.signatures))
+        languages = mock.Mock(**{"wrong_languages.return_value": {name: {"hypothesis": 0.5, "reference": 0.25} for name in ("en-de", "de-zh")}})
+        with mock.patch.object(evaluate, "require"), mock.patch.dict(sys.modules, {"pyhadal.languages": languages}):
+            evaluate._find_wrong_languages(evaluation, "folder")
+        languages.wrong_languages.assert_called_with("folder", {"en-de": ("en", "de"), "de-zh": ("de", "zh")})
+        self.assertEqual((german.wrong_language, german.wrong_language_reference), (0.5, 0.25))
 
     def test_another_evaluation_is_compared_on_the_same_references(self):
         references, good, bad = systems(60, 0)
@@ -112,6 +118,9 @@ class ReportTest(unittest.TestCase):
         sources, targets, values = evaluate.direction_bleu([scores("en-de", bleu=10), scores("en-de news", bleu=20), scores("de-fr", bleu=7)])
         self.assertEqual((sources, targets), (["de", "en"], ["de", "fr"]))
         np.testing.assert_array_equal(values, [[np.nan, 7], [15, np.nan]])
+        with mock.patch("matplotlib.axes.Axes.text") as text:
+            plot.matrix(sources, targets, values, title="", x_label="", y_label="", unit="")
+        self.assertEqual([call.args[:3] for call in text.call_args_list], [(1, 0, "7.0"), (0, 1, "15.0")])  # x is the target
 
     def test_json_has_every_number_under_its_name(self):
         full = scores("en-de news", 50_000, bleu=10, bleu_13a=11, chrf=42.5, wrong_language=0.5, wrong_language_reference=0.25, other_bleu=9, p=0.01)

@@ -4,6 +4,7 @@ import html.parser
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,7 +14,8 @@ from pathlib import Path
 from unittest import mock
 
 from pyhadal import program
-from pyhadal.report import make_page, with_incarnations
+from pyhadal.incarnations import slow_hosts
+from pyhadal.report import _stage_bars, make_page, with_incarnations
 from pyhadal.run import Run
 from pyhadal.table import Table
 from pyhadal_test import make_run, texts
@@ -102,6 +104,9 @@ class ReportTest(unittest.TestCase):
         # 1.8 s of the others, 2.8 of h2: 1.56 times as long, for a third of the ranks, which the others would do in 1.5 times theirs.
         self.assertEqual([(found["step"], found["text"][:55]) for found in summary["runs"][0]["diagnoses"]],
                          [(4, "host h2 slows the job by more than it gives: its stages")])
+        grid = {**two, "hosts": [{"name": f"h{n}", "slots": 2} for n in (1, 2, 3)], "replicas": 2}  # a stage's replicas beside each other
+        Path(run, "incarnations.jsonl").write_text(json.dumps(grid))
+        self.assertEqual([found["text"][:7] for found in slow_hosts(Run(run))], ["host h2"])
 
     def test_every_table_is_the_summarys(self):
         recorded_run(self.path("one"), stages=1)
@@ -114,6 +119,10 @@ class ReportTest(unittest.TestCase):
         self.assertCountEqual(shown, wanted)
         self.assertIn(["two", "2 x 1", "6", "6.250", "6.200 (step 6)", "BLEU 12.5 (step 6)", "2337.5", "428", "2.5", "0 (+0.0%)",
                        "all steps done"], [row for table in shown for row in table])
+        with mock.patch("pyhadal.plot.stacked_bars") as drawn:
+            _stage_bars(stages := next(Table.from_json(table) for table in summary["tables"] if table["name"] == "stages"))
+        bars = dict(zip(drawn.call_args[0][1], drawn.call_args[0][3][0]))
+        self.assertEqual(bars["optimizer"], stages.rows[0][stages.columns.index("optimizer (ms)")].value)
         for table in map(Table.from_json, summary["tables"]):
             self.assertIn(table.to_latex().splitlines()[2].split(" & ")[0], make_page(summary))
 
@@ -220,6 +229,11 @@ class ProgramTest(unittest.TestCase):
     def test_a_python_that_does_not_know_its_own_path_starts_the_program(self):  # one that was started without PATH
         with mock.patch.object(sys, "executable", ""):
             self.assertRegex(program.run(["--version"]), r"\d")
+
+    def test_a_wheels_command_becomes_the_program(self):
+        script = "from pyhadal import program; program._INSTALLED = '/bin/sh'; program.main()"
+        done = subprocess.run([sys.executable, "-c", script, "-c", "echo $HADAL_PYTHON; kill -PIPE $$"], stdout=subprocess.PIPE, text=True, check=False)
+        self.assertEqual((done.returncode, done.stdout), (-signal.SIGPIPE, sys.executable + "\n"))
 
     def test_errors_are_one_line_with_the_programs_prefix(self):
         done = self.hadal("report", "gone")

@@ -11,6 +11,7 @@ import tempfile
 import unittest
 import xml.etree.ElementTree as xml
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
@@ -18,7 +19,7 @@ import pyhadal
 from pyhadal import plot
 from pyhadal.__main__ import main as pyhadal_main
 from pyhadal.page import markdown_page, render
-from pyhadal.run import parse_config
+from pyhadal.run import owner_state, parse_config
 from pyhadal.table import Cell, Table, escape_latex, escape_markdown
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -93,6 +94,12 @@ class RunTest(unittest.TestCase):
         Path(self.path, "checkpoints", "best").write_text("step_00000002", "utf-8")
         rows = pyhadal.Run(self.path).checkpoints[["step", "latest", "best"]].values.tolist()
         self.assertEqual(rows, [[2, False, True], [10, True, False]])
+        owner = Path(self.path, "checkpoints", "attempt")
+        here = f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.readlink('/proc/self/ns/pid')}"
+        for place, change, state in (("elsewhere", 2**33, "running"), ("elsewhere", 0, "lost"), (here, 2**33, "")):  # here: this pid of another process
+            owner.write_text(f"attempt\nhost\n{place}\n{os.getpid()} 1\nsince\n0000000017\n")
+            os.utime(owner, (change, change))
+            self.assertEqual(owner_state(self.path), state)
 
 
 class TableTest(unittest.TestCase):
@@ -159,6 +166,10 @@ class PlotTest(unittest.TestCase):
         svg = plot.depth_maps(maps, "Output", "‖x‖")
         self.assertLessEqual({"Output", "‖x‖", "$a$", "b", "recorded step", "sublayer, encoder then decoder"}, set(texts(svg)))
         self.assertEqual(len(list(xml.fromstring(svg).iter(SVG + "image"))), 3)  # both maps and the scale
+        axes, one = mock.MagicMock(), plot.DepthMap("a", [1, 2, 3], np.array([[1.0, np.nan], [1, np.inf], [1, 1]]), 1)
+        plot._draw_map(axes, one, plot._common_norm([one], True))
+        pixels = axes.imshow.call_args[0][0]  # upwards the sublayers, to the right the records; blank, and red
+        self.assertEqual((pixels.shape, pixels[1, 0, 3], tuple(pixels[1, 1]), axes.axhline.call_args[0]), ((2, 3, 4), 0, (0.9, 0.1, 0.1, 1), (0.5,)))
 
     def test_bars_and_timelines_name_what_they_draw(self):
         svg = plot.stacked_bars(["$s$", "s1"], ["forward", "gain"], ["#123456", "#654321"], [[2, -1], [3, 0]], "Where", "ms", ["1 ms"])
@@ -167,6 +178,9 @@ class PlotTest(unittest.TestCase):
         shown = texts(plot.timeline([("forward", "#123456"), ("wait", "#654321"), ("unused", "#000000")], rows, "A step"))
         self.assertLessEqual({"A step (64 of 100 ranks)", "rank 0", "rank 99", "forward", "wait"}, set(shown))
         self.assertNotIn("unused", shown)
+        with mock.patch("matplotlib.axes.Axes.broken_barh") as bars:
+            plot.timeline([("forward", "#123456")], [("rank 0", [(1e-3, 3e-3, 0, "")])], "A step")
+        self.assertEqual(bars.call_args[0], ([(1, 2)], (-0.4, 0.8)))  # begin and length, in milliseconds
 
     def test_the_same_numbers_give_the_same_bytes(self):
         draw = lambda: plot.lines([plot.Series("a", [1, 2], [3, 4])], "t", "x", "y")
@@ -198,6 +212,7 @@ class CommandTest(unittest.TestCase):
             svg = os.path.join(scratch, "x.svg")
             twin = make_run(os.path.join(scratch, "twin", "run"), STEPS)
             self.assertEqual(self.start("curve", run, twin, "--svg", svg), (0, ""))
+            self.assertEqual(os.stat(svg).st_mode, os.stat(os.path.join(run, "metrics.jsonl")).st_mode, "as open() makes files")
             for picture in (Path(svg).read_text("utf-8"), pyhadal.Run(run).plot("loss", pyhadal.Run(twin)).svg):
                 self.assertLessEqual({run, twin}, set(texts(picture.partition("?>")[2])))
             code, said = self.start("curve", run, "--svg", svg, "--metric", "losss")

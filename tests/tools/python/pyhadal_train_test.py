@@ -58,12 +58,15 @@ class ConfigTest(unittest.TestCase):
         self.assertIn("float, in [0, 0.99], default 0.1", type(config.model).dropout.__doc__)
 
     def test_every_ready_made_config_survives(self):
+        survived = 0
         for path in glob.glob(str(TREE / "configs/**/*.textproto"), recursive=True):
             if "hadal.config.RunConfig" in Path(path).read_text("utf-8"):
+                survived += 1
                 config = pyhadal.Config(path)
                 with tempfile.TemporaryDirectory() as scratch:
                     config.write(os.path.join(scratch, "a.textproto"))
                     self.assertEqual(pyhadal.Config(os.path.join(scratch, "a.textproto")), config, path)
+        self.assertGreater(survived, 50)
         files = [str(TREE / f"configs/{name}.textproto") for name in ("small", "method/deepnorm", "block/llama")]
         shown = program.run(["config", "show", *files])
         self.assertEqual(program.run(["config", "show", "/dev/stdin"], str(pyhadal.Config("small", "method/deepnorm", "block/llama"))), shown)
@@ -90,6 +93,8 @@ class ConfigTest(unittest.TestCase):
                 pyhadal.Config(file)
             Path(file).write_text("seed: 0x10 instruments { enabled: 0 } learning_rate { peak: 1f }", "utf-8")
             self.assertEqual(repr(pyhadal.Config(file).values()), "{'seed': 16, 'instruments.enabled': False, 'learning_rate.peak': 1.0}")
+            with self.assertRaisesRegex(pyhadal.Refusal, "already exists; remove it, or choose another name"):  # not what Config writes
+                config.write(file)
         self.assertFalse(hasattr(config.model, "dropuot"))
         with self.assertRaisesRegex(pyhadal.Refusal, "model is a group"):
             config.model = 3
@@ -102,6 +107,8 @@ class ConfigTest(unittest.TestCase):
         config.learning_rate.warmup_updates = np.int64(7)
         del config.pipeline.split
         self.assertEqual(config.values(), {"learning_rate.warmup_updates": 7})
+        del config.learning_rate
+        self.assertEqual(config.values(), {})
 
 
 class Table(dict):
@@ -213,6 +220,10 @@ class TrainTest(unittest.TestCase):
             self.run_.translate(["eins " * 100], max_len_b=9)
         self.assertFalse(service.alive)
         self.assertEqual(self.run_.translate(["eins"], max_len_b=9), wanted[-1:])
+        service, = self.run_._services.values()
+        with mock.patch.object(service, "_ask_batch", side_effect=KeyboardInterrupt), self.assertRaises(KeyboardInterrupt):
+            self.run_.translate(["eins"], max_len_b=9)
+        self.assertFalse(service.alive, "it would answer the next call with what this one asked for")
         with self.assertRaisesRegex(pyhadal.Refusal, "text 0 has a line end"):
             self.run_.translate(["a\nb"])
         with self.assertRaisesRegex(pyhadal.Refusal, "'eins' is one text; give a list"):
@@ -230,6 +241,15 @@ class TrainTest(unittest.TestCase):
         self.assertEqual([len(found) for found in best], [2, 2])
         penalty = len(best[0][0].tokens) ** pyhadal.Config(self.run_.path).decode.length_penalty
         self.assertAlmostEqual(best[0][0].score * penalty, sum(best[0][0].log_probabilities), places=4)
+        texts = pyhadal.prepare(targets, out=self.path("texts_alone"), vocab_size=100)
+        fields = {**SMALL, "model.encoder_layers": 0, "stop.steps": 2, "validation.every_steps": 0}
+        run = pyhadal.train(pyhadal.Config(fields), texts, run_dir=self.path("language_model"), progress=False)
+        self.addCleanup(run.close)
+        shown = program.run(["score", run.path, "--target", self.path("t")])
+        self.assertEqual([f"{row.log_probability:.6f}\t{row.tokens}" for row in run.score(targets).itertuples()], shown.splitlines())
+        drawn = run.sample(["one", ""], count=2, max_len=5)
+        self.assertEqual([len(found) for found in drawn], [2, 2])
+        self.assertTrue(all(text.startswith("one") for text in drawn[0]), drawn)
 
     def test_vectors_of_an_encoder_alone(self):
         corpus = pyhadal.prepare([target for _, target in PAIRS], out=self.path("masked"), vocab_size=100, mask_token=True)
@@ -282,7 +302,7 @@ class TrainTest(unittest.TestCase):
         self.addCleanup(ctypes.CDLL(None).prctl, 36, 0)
         self.run_.close()  # no other child
         config = self.path("endless.textproto")
-        pyhadal.Config(ENDLESS, {"stop.steps": 2000}).write(config)  # not endless: it would be left over where this fails
+        pyhadal.Config(ENDLESS, {"stop.steps": 20_000}).write(config)  # not endless: it would be left over where this fails
         kernel = subprocess.Popen([sys.executable, "-c", textwrap.dedent(f"""
             import pyhadal, os, signal
             from pyhadal import jobs
@@ -329,6 +349,9 @@ class TrainTest(unittest.TestCase):
                                      "--time", "1:00:00", "--cpus-per-task", "4", str(TREE / "launch/slurm/train.sbatch"),
                                      self.path("far.textproto"), "--run-dir", self.path("far"), "--device", "cpu"])
             self.assertEqual(pyhadal.Config(self.path("far.textproto")).data.train, self.corpus.train)
+            pyhadal.Run(self.run_.path).submit(nodes=3)
+            words = Path(programs, "sbatch.words").read_text().splitlines()
+            self.assertEqual((words[2:5], words[-3:]), ([f"--comment={self.run_.path}", "--nodes", "3"], [self.run_.path + ".textproto", "--run-dir", self.run_.path]))
             status = pyhadal.Run(self.run_.path).status()
             self.assertEqual((status.state, status.job), ("queued", "42"))
 
@@ -373,6 +396,11 @@ class FollowTest(unittest.TestCase):
                 TRACKERS["wandb"](pyhadal.Run(os.path.join(scratch, "run")))[1](True)
             sys.modules["wandb"].init.assert_called_with(project="mine", name="run", config={}, reinit="create_new")
             sys.modules["wandb"].init().finish.assert_called_with(exit_code=1)
+            for name in ("mlflow", "wandb"):  # each number at its step
+                TRACKERS[name](pyhadal.Run(os.path.join(scratch, "run")))[0]({"nll": 2.0}, 3)
+            sys.modules["mlflow"].log_metrics.assert_called_with({"nll": 2.0}, step=3)
+            sys.modules["wandb"].init().log.assert_called_with({"nll": 2.0, "step": 3})
+            sys.modules["wandb"].init().define_metric.assert_called_with("*", step_metric="step")
 
 
 class PageTest(unittest.TestCase):

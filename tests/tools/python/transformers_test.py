@@ -203,6 +203,12 @@ class ImportTest(Folder):
                     self.assertEqual(tokenizer("__de__word1")["input_ids"], [34, 5, 2])
                     self.assertEqual(tokenizer.decode([34, 5, 2], skip_special_tokens=True), "word1")
                 self.assertEqual(read_huggingface(back).config_value("decode.beam"), "5" if kind.startswith("fsmt") else "4")
+                self.assertEqual(read_huggingface(back).model, plain.model)
+                for name in ("dropout", "attention_dropout", "activation_dropout"):
+                    self.assertEqual(plain.model[name], getattr(model.config, name), name)
+                plain.config, decodes = "decode {\n  beam: 3\n  length_penalty: 1.5\n  no_repeat_ngram: 2\n}\n", self.folder()
+                write_huggingface(plain, decodes)
+                self.assertEqual(read_huggingface(decodes).config, plain.config)
                 again = transformers.AutoModelForSeq2SeqLM.from_pretrained(back).state_dict()
                 for name, tensor in model.state_dict().items():
                     if "embed_positions" not in name:  # made anew
