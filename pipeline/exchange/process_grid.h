@@ -48,7 +48,7 @@ class ProcessGrid {
 // pure function, the same on every rank. Ranks are world ranks; groups without pairs are omitted.
 std::vector<TransferGroup> TransferGroups(const ModelPlan& plan, const PipelineLayout& pipeline);
 
-// Returns the most NCCL connections of any rank: one per direction for each pair of `groups` that contains the rank, and
+// Returns the most NCCL connections of any rank: one per direction for each pair of `groups` that contains the rank;
 // two in an exchange of more than two ranks, which has up to kMostExchangeBlocks channels (nccl_link.h), not four.
 int MostConnections(std::span<const TransferGroup> groups);
 
