@@ -10,7 +10,7 @@ fail() { echo "FAILED: $1"; tail -n 20 "$work/log"; exit 1; }
 
 cmake --install "$build" --prefix "$work/prefix" > "$work/log" 2>&1 || fail "cmake --install"
 mv "$work/prefix" "$work/elsewhere"
-[ -f "$work/elsewhere/share/hadal/launch/slurm/train.sbatch" ] || fail "no Slurm script"
+for script in slurm/train.sbatch hosts/train; do [ -f "$work/elsewhere/share/hadal/launch/$script" ] || fail "no launch/$script"; done
 # Beside what debian:12 and openmpi-bin bring.
 for package in $(ldd "$work/elsewhere/bin/hadal" | awk '{ print $1 }' | grep -E '^lib(absl|expat|hwy|sentencepiece)' |
   sed -E 's/^libabsl_.*\.so\./libabsl/; s/^libexpat\.so\./libexpat/; s/^libhwy\.so\./libhwy/; s/^libsentencepiece.*\.so\./libsentencepiece/' | sort -u); do
