@@ -95,7 +95,7 @@ constexpr double kReportStoppedSeconds = 10;  // a process that is stopped for a
   setsid();
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != guardian) _exit(kExitPeerLost);  // it ended before the line above
-  for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGPIPE}) ::signal(signal, SIG_DFL);
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGPIPE}) ::signal(signal, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);

@@ -69,7 +69,7 @@ void InstallStopSignals() {
   action.sa_handler = OnSignal;
   action.sa_flags = SA_RESTART | SA_ONSTACK;  // see runtime/compute_thread.h
   sigemptyset(&action.sa_mask);
-  for (const int signal : {SIGUSR1, SIGINT, SIGTERM, SIGHUP}) {
+  for (const int signal : {SIGUSR1, SIGUSR2, SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction before = {};
     sigaction(signal, nullptr, &before);
     const bool nohup = signal == SIGHUP && before.sa_handler == SIG_IGN;

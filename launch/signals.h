@@ -1,6 +1,6 @@
-// Signal handling. SIGUSR1, SIGINT, SIGTERM and SIGHUP (sent when a terminal closes; ignored under nohup) make a run
-// save and stop; the handler only sets a flag. The other functions prevent SIGPIPE, SIGXFSZ and SIGBUS from ending a
-// run without a message.
+// Signal handling. SIGUSR1, SIGUSR2 (submitit's), SIGINT, SIGTERM and SIGHUP (sent when a terminal closes; ignored
+// under nohup) make a run save and stop; the handler only sets a flag. The other functions prevent SIGPIPE, SIGXFSZ and
+// SIGBUS from ending a run without a message.
 #pragma once
 
 namespace hadal {

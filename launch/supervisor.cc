@@ -99,7 +99,7 @@ class Signals {
  public:
   Signals() {
     sigemptyset(&waited_);
-    for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGCHLD}) sigaddset(&waited_, signal);
+    for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGCHLD}) sigaddset(&waited_, signal);
     struct sigaction hangup = {};
     sigaction(SIGHUP, nullptr, &hangup);
     if (hangup.sa_handler != SIG_IGN) sigaddset(&waited_, SIGHUP);  // else nohup: the job outlives its terminal
@@ -171,7 +171,8 @@ class Supervisor {
       const int signal = signals_.Wait(
           waiting() ? std::min(back_off_ - absl::Seconds(since_end_.Seconds()), absl::Seconds(1)) : absl::Seconds(1));
       if (signal == SIGINT) return SupervisorEvent::kInterrupt;
-      if (signal == SIGTERM || signal == SIGUSR1 || signal == SIGHUP) return SupervisorEvent::kRequest;
+      if (signal == SIGTERM || signal == SIGUSR1 || signal == SIGUSR2 || signal == SIGHUP)
+        return SupervisorEvent::kRequest;
       if (waiting() && absl::Seconds(since_end_.Seconds()) >= back_off_) {
         crashed_ = false;
         return SupervisorEvent::kWaited;

@@ -1,6 +1,6 @@
 // Runs a job (mpirun … hadal train …, or a script that runs it) and restarts it after a crash.
 //
-//   INT, TERM, HUP or USR1              the job saves and exits 85; a second INT: TERM to it; a third: KILL. While no
+//   INT, TERM, HUP, USR1 or USR2        the job saves and exits 85; a second INT: TERM to it; a third: KILL. While no
 //                                       job runs: returns 85
 //   the job exits 85, or a rank         returns 85
 //   reports 85

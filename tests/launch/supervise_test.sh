@@ -105,7 +105,7 @@ expect 0 env OMPI_MCA_oob_tcp_keepalive_time=60 "$hadal" supervise -- bash job
 grep -q "OMPI_time=60 PRTE_intvl" keepalive || fail "the keepalive is $(cat keepalive), not the user's"
 
 echo "the first signal asks, the second tells, the third kills"
-for signal in INT TERM USR1 HUP; do
+for signal in INT TERM USR1 USR2 HUP; do
   job 'trap "exit 85" USR1; while :; do sleep 0.05; done'
   env --default-signal=HUP "$hadal" supervise -- bash job > out 2>&1 & supervisor=$!
   wait_for test -s starts; sleep 0.2; kill -$signal $supervisor; wait $supervisor; code=$?

@@ -413,6 +413,7 @@ class LanguageModelTest(Folder):
                 self.assertEqual(wanted.keys(), found.keys())
                 for name, value in wanted.items():
                     np.testing.assert_array_equal(value, found[name], name)
+                self.assertEqual(json.loads(Path(back, "config.json").read_text()).get("n_ctx"), 64 if "GPT2" in type(model).__name__ else None)
 
     def test_greedy_text_through_the_tokenizer(self):
         plain = language_model("pre_ln", block=LLAMA)

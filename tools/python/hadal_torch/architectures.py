@@ -192,6 +192,8 @@ def _config(architecture: Architecture, model: dict[str, Any], block: dict[str, 
     for theirs, ours in architecture.sizes.items():
         config[theirs] = block[ours.removeprefix("block.")] if ours.startswith("block.") else model[ours]
     config.update(architecture.fixed)
+    if "n_positions" in config:
+        config["n_ctx"] = config["n_positions"]  # llama.cpp's converter reads it
     for setting in architecture.activation:
         config[setting] = [theirs for theirs, ours in _ACTIVATIONS.items() if ours == block["activation"]][-1]
     if architecture.token_types:

@@ -143,7 +143,7 @@ def duration(seconds: float) -> str:
 
 
 class Stop:
-    """`asked`: whether USR1, INT, TERM or HUP has arrived while the block ran. The second INT ends the process, whose child then saves."""
+    """`asked`: whether USR1, USR2, INT, TERM or HUP has arrived while the block ran. The second INT ends the process, whose child then saves."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -151,7 +151,7 @@ class Stop:
         self._before: "dict[int, Any]" = {}
 
     def __enter__(self) -> "Stop":
-        for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # nohup
                 self._before[number] = signal.signal(number, self._note)
         return self
