@@ -369,10 +369,14 @@ absl::StatusOr<std::optional<StopReason>> Trainer::AfterStep(StepVote vote, bool
   }
   const bool is_best = validation_due && progress_.best_step() == progress_.step;
   const bool is_kept = validation_due && progress_.IsAmongBest(progress_.step);
-  const int64_t save_every = options_.checkpoint.every_steps;
-  const bool save_now = vote == StepVote::kSave || (save_every > 0 && progress_.step % save_every == 0);
-  // In the middle of skipped steps the weights may be what makes them fail; the last checkpoint is from before.
-  const bool saves = health_.skipped_in_a_row() == 0 && (save_now || (is_kept && options_.saves_best()));
+  save_due_ = save_due_ || vote == StepVote::kSave;
+  for (const int64_t every : {options_.checkpoint.every_steps, options_.checkpoint.keep_every}) {
+    save_due_ = save_due_ || (every > 0 && progress_.step % every == 0);
+  }
+  // In the middle of skipped steps the weights may be what makes them fail; the last checkpoint is from before, and a
+  // save that is due waits for them to end.
+  const bool saves = health_.skipped_in_a_row() == 0 && (save_due_ || (is_kept && options_.saves_best()));
+  save_due_ = save_due_ && !saves;
   const int64_t copy_every = options_.checkpoint.memory_every_steps;
   copy_due_ = !saves && (copy_due_ || (copy_every > 0 && progress_.step % copy_every == 0));
   if (saves) {
@@ -445,6 +449,14 @@ absl::StatusOr<TrainingOutcome> Trainer::Run() {
   if (*reason == StopReason::kEpochs && rate.schedule != RateSchedule::kTFixup &&
       progress_.update < rate.warmup_updates) {
     Warn(absl::StrCat("the run ended inside the warm-up: update ", progress_.update, " of ", rate.warmup_updates));
+  } else if (*reason == StopReason::kEpochs && EndsWithRun(rate.schedule)) {
+    const double last = LearningRate(rate, progress_.update, options_.stop.steps);
+    constexpr double kAlmostFallen = 0.1;
+    if (last > rate.end_rate + kAlmostFallen * (rate.peak - rate.end_rate)) {
+      Warn(absl::StrCat("stop.epochs ended the run at step ", progress_.step, ", and its learning rate falls until ",
+                        "stop.steps = ", options_.stop.steps, ": it was still ", last, " of ", rate.peak,
+                        "; set stop.steps to the steps of these epochs"));
+    }
   }
   if (tracer_->missed()) Note("no trace: this start trained none of the steps that --trace names");
   return TrainingOutcome{*reason, progress_, checkpoints_->last_directory(), checkpoints_->IsSaved(progress_)};

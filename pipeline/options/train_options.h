@@ -156,7 +156,7 @@ struct CheckpointOptions {
   int64_t every_steps = 0;    // 0: not by steps
   double every_minutes = 30;  // longest time between the beginnings of two saves; 0: not by time
   int32_t keep_last = 3;      // 0: all
-  int64_t keep_every = 0;     // also keeps steps that are multiples of this; 0: none
+  int64_t keep_every = 0;     // also saves and keeps steps that are multiples of this; 0: none
   int32_t keep_best = 1;      // also keeps this many of the best by validation (ValidationOptions::metric)
   bool save_at_end = true;
   int64_t memory_every_steps = 0;  // between copies in the memory of hosts (checkpoint/memory_copies.h); 0: none

@@ -11,6 +11,7 @@
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/status_macros.h"
 #include "tests/integration/pipeline_run.h"
+#include "tests/support/saved_steps.h"
 #include "tests/support/step_batches.h"
 #include "tests/support/temporary_directory.h"
 
@@ -18,6 +19,7 @@ namespace hadal {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -234,6 +236,7 @@ TEST_P(Health, ASecondTimeFromTheSameWeightsEndsTheRun) {
 // The words of step 8 are made large for that step alone: its loss is finite, and far from those before.
 TEST_P(Health, ALossSpikeIsLeftOutByAllRanks) {
   options_.health.loss_spike = {.deviations = 6, .window = 5};
+  options_.checkpoint.every_steps = 3;
   const Outcome calm = Train([](int64_t, const ParameterStore&) {});
   ASSERT_TRUE(calm.status.ok()) << calm.status;
   EXPECT_TRUE(calm.recorder.Skipped().empty());
@@ -252,6 +255,7 @@ TEST_P(Health, ALossSpikeIsLeftOutByAllRanks) {
   EXPECT_THAT(outcome.recorder.warnings[0], HasSubstr("deviations above the mean"));
   ASSERT_EQ(outcome.recorder.diagnoses.size(), 1u);
   EXPECT_THAT(outcome.recorder.diagnoses[0], StartsWith("step 9 failed; all numbers are finite"));
+  EXPECT_THAT(SavedSteps(options_.run_directory), ElementsAre(6, 10, 12)) << "the save of step 9 waits for an update";
 }
 
 TEST_P(Health, WithoutACheckpointTheRunEnds) {

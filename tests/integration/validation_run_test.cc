@@ -19,6 +19,7 @@
 namespace hadal {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -254,6 +255,15 @@ TEST_F(ValidationRun, StepsLargerThanTheTextAreWarnedOf) {
   EXPECT_EQ(Train().progress.step, 1);
   EXPECT_THAT(sink_.warnings, ElementsAre(HasSubstr("a step reads the training text "),
                                           HasSubstr("the run ended inside the warm-up: update 1 of 2")));
+}
+
+TEST_F(ValidationRun, EpochsThatEndBeforeTheRateHasFallenAreWarnedOf) {
+  options_.rate = {.schedule = RateSchedule::kCosine, .warmup_updates = 0};
+  options_.stop = {.steps = 1000, .epochs = 1};
+  options_.checkpoint = {.keep_last = 1, .keep_every = 2};
+  EXPECT_GT(Train().progress.step, 2);
+  EXPECT_THAT(sink_.warnings, ElementsAre(HasSubstr("and its learning rate falls until stop.steps = 1000")));
+  EXPECT_THAT(SavedSteps(options_.run_directory), Contains(2)) << "keep_every saves";
 }
 
 TEST_F(ValidationRun, AnEndByTheClockDoesNotCountTowardsPatience) {

@@ -37,6 +37,8 @@ echo 'kill -USR1 $$' > site.env
 stubbed 143 'sleep 60'; says "asked to save"; says "ended with code 138"; requeued
 stubbed 143 "$listen"; requeued
 HADAL_LEAST_TASKS=4 stubbed 143 "$listen"; requeued
+SLURM_ARRAY_JOB_ID=7 SLURM_ARRAY_TASK_ID=3 stubbed 143 "$listen"
+[ "$(cat requeued)" = "requeue 7_3" ] || fail "a task of an array puts all tasks back into the queue"
 HADAL_LAUNCHER=elastic HADAL_LEAST_TASKS=4 stubbed 85 "$listen"
 [ "$(paste -sd ' ' requeued)" = "requeue 7 update JobId=7 NumTasks=4" ] || fail "a requeued job does not ask for HADAL_LEAST_TASKS"
 echo > site.env

@@ -115,7 +115,8 @@ std::string ToText(const ClusterNeeds& needs) {
                                               gib(needs.kept_bytes()), needs.kept_checkpoints));
   absl::StrAppendFormat(
       &text,
-      "signal    a run ends at most %s after it (a step, the rest of a save, a save): %s%s (--grace-seconds)%s\n",
+      "signal    a run ends at most %s after it (a step, the rest of a save, a save; a validation adds to it): %s%s "
+      "(--grace-seconds)%s\n",
       HumanDuration(needs.end_seconds), needs.fits_grace() ? "within " : "LONGER THAN ",
       HumanDuration(needs.options.grace_seconds),
       needs.fits_grace() ? "" : "; send it earlier, as --signal of launch/slurm/train.sbatch, or write faster");
