@@ -69,7 +69,7 @@ int EndCode(const JobEnd& end) {
 }
 
 SupervisorEvent EventOf(const JobEnd& end) {
-  const bool unready = end.code == kSignalExit + SIGUSR1 && !end.begun;
+  const bool unready = (end.code == kSignalExit + SIGUSR1 || end.code == kSignalExit + SIGUSR2) && !end.begun;
   if (end.code == kExitRequeue || end.saved || unready) return kSaved;
   return IsCrash(end) ? kCrash : kFinal;
 }

@@ -22,7 +22,8 @@
 //   ask         USR1 to the job, which saves and exits 85; repeated each second, since a job that is still starting
 //               does not handle the signal yet. TERM and KILL are also sent to the job
 //   saved       the job's exit code is 85; or a rank reported 85 and the launcher returned something else (mpirun: 1,
-//               if TERM is sent to mpirun itself); or USR1 ended the job before rank 0 had begun: nothing to save
+//               if TERM is sent to mpirun itself); or USR1 or USR2 ended the job before rank 0 had begun: nothing
+//               to save
 //   crash       the exit code (EndCode) is 5 (a rank hung), 6 or ≥ 128 (a rank or the launcher was lost); or rank 0 had
 //               begun and no rank reported an end, whatever the code: Open MPI 4 returns 1 if TERM ended the ranks
 //               before they could save, Open MPI 5 returns 0 if a host is lost, a script returns anything.

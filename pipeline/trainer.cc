@@ -123,7 +123,7 @@ absl::StatusOr<bool> Trainer::ResumeLatest(const FindCheckpoint& find) {
 }
 
 absl::Status Trainer::Resume(absl::StatusOr<FoundCheckpoint> chosen) {
-  if (chosen.ok()) resumed_from_ = chosen->checkpoint.directory;
+  if (chosen.ok()) resumed_from_ = *chosen;
   HADAL_ASSIGN_OR_RETURN(const TrainingProgress progress, checkpoints_->Load(std::move(chosen), LoadedState::kAll));
   return Continue(progress);
 }
@@ -297,10 +297,11 @@ absl::Status Trainer::GoBack() {
     while (true) {
       absl::StatusOr<FoundCheckpoint> found =
           FindLatest(options_.run_directory, {.before_step = before_step, .need_moments = true});
-      // Until its first save, a run that began with another run's checkpoint has no other.
-      if (absl::IsNotFound(found.status()) && !resumed_from_.empty()) {
-        absl::StatusOr<FoundCheckpoint> first = FindNamed(resumed_from_);
-        if (first.ok() && first->checkpoint.step < before_step) found = std::move(first);
+      // Until its first save, a run that began with another run's checkpoint has no other. Best scores and the trend of
+      // losses are as they were then: without those that Resume()'s caller has left out.
+      if (absl::IsNotFound(found.status()) && resumed_from_ && resumed_from_->checkpoint.step < before_step &&
+          FindNamed(resumed_from_->checkpoint.directory).ok()) {
+        found = *resumed_from_;
       }
       if (!found.ok() || found->manifest.progress.skipped_in_a_row == 0) return found;
       before_step = found->checkpoint.step;

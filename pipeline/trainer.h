@@ -155,10 +155,10 @@ class Trainer {
   std::unique_ptr<DepthRecorder> depth_;  // null: off
   std::unique_ptr<TrainingCheckpoints> checkpoints_;
   TrainingProgress progress_;
-  std::string resumed_from_;     // rank 0's: the checkpoint that Resume() was given; empty: none
-  bool weights_loaded_ = false;  // from a checkpoint
-  bool save_due_ = false;        // on disk; not yet begun, because steps are skipped
-  bool copy_due_ = false;        // in memory
+  std::optional<FoundCheckpoint> resumed_from_;  // rank 0's: what Resume() was given
+  bool weights_loaded_ = false;                  // from a checkpoint
+  bool save_due_ = false;                        // on disk; not yet begun, because steps are skipped
+  bool copy_due_ = false;                        // in memory
   bool announced_ = false;
   std::vector<std::string> notes_;  // not yet reported
 };

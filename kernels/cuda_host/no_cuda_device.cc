@@ -18,6 +18,6 @@ absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(const CudaDeviceOptions& 
 
 absl::StatusOr<CudaFacts> LookAtCudaDevice(const CudaDeviceOptions& /*options*/) { return NoCuda(); }
 
-absl::StatusOr<HeldStreams> CountHeldStreams(int /*streams*/) { return NoCuda(); }
+absl::StatusOr<HeldStreams> CountHeldStreams(int /*streams*/, int /*discarded*/) { return NoCuda(); }
 
 }  // namespace hadal::cuda

@@ -164,6 +164,7 @@ TEST(SupervisorState, ALauncherThatReturnsOneMayHaveSavedOrLostTheJob) {
 
 TEST(SupervisorState, UsrOneBeforeTheJobListensLosesNothing) {
   EXPECT_EQ(EventOf({.code = 128 + SIGUSR1}), Event::kSaved);
+  EXPECT_EQ(EventOf({.code = 128 + SIGUSR2}), Event::kSaved);
   EXPECT_EQ(EventOf({.code = 128 + SIGUSR1, .begun = true}), Event::kCrash);
 }
 

@@ -55,23 +55,26 @@ int64_t CopyBytesOfANode(const PlanReport& report, int ranks_per_node, int nodes
 
 // The shortest time between two checkpoints.
 double IntervalSeconds(const CheckpointOptions& checkpoint, double step_seconds) {
-  const double by_steps = static_cast<double>(checkpoint.every_steps) * step_seconds;
-  const double by_minutes = 60 * checkpoint.every_minutes;
-  return by_steps > 0 && by_minutes > 0 ? std::min(by_steps, by_minutes) : std::max(by_steps, by_minutes);
+  double shortest = 60 * checkpoint.every_minutes;
+  for (const int64_t steps : {checkpoint.every_steps, checkpoint.keep_every}) {
+    const double seconds = static_cast<double>(steps) * step_seconds;
+    if (seconds > 0 && (shortest == 0 || seconds < shortest)) shortest = seconds;
+  }
+  return shortest;
 }
 
 int64_t KeptCheckpoints(const TrainOptions& run, double step_seconds) {
   const CheckpointOptions& checkpoint = run.checkpoint;
-  const int64_t steps = run.stop.steps;
+  const int64_t steps = run.stop.steps, every = checkpoint.every_steps, keep_every = checkpoint.keep_every;
+  const int64_t multiples = keep_every > 0 ? steps / keep_every : 0;
   if (checkpoint.keep_last == 0) {
     const bool timed = checkpoint.every_minutes == 0 || step_seconds > 0;
     if (steps == 0 || !timed) return -1;
-    const int64_t by_steps = checkpoint.every_steps > 0 ? steps / checkpoint.every_steps : 0;
+    const int64_t by_steps = every == 0 ? multiples : steps / every + (keep_every % every == 0 ? 0 : multiples);
     const double minutes = static_cast<double>(steps) * step_seconds / 60;
     return by_steps + (checkpoint.every_minutes > 0 ? static_cast<int64_t>(minutes / checkpoint.every_minutes) : 0) + 1;
   }
-  if (checkpoint.keep_every > 0 && steps == 0) return -1;
-  const int64_t multiples = checkpoint.keep_every > 0 ? steps / checkpoint.keep_every : 0;
+  if (keep_every > 0 && steps == 0) return -1;
   const int64_t best = run.validation.every_steps > 0 ? run.checkpoint.keep_best : 0;
   return checkpoint.keep_last + multiples + best + 1;
 }

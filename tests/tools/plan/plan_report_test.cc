@@ -360,6 +360,9 @@ TEST(ClusterNeeds, AreOfTheFullestNodeAndOfWholeCheckpoints) {
   EXPECT_THAT(PlanToText(report, {}), HasSubstr("of it copies of the state"));
   options.checkpoint.keep_last = 0;
   EXPECT_EQ(ClusterNeedsOf(report, options, {}).kept_checkpoints, 20 + 1);
+  options.checkpoint.keep_every = 30;
+  EXPECT_EQ(ClusterNeedsOf(report, options, {}).kept_checkpoints, 20 + 33 + 1) << "these are saved, too";
+  EXPECT_DOUBLE_EQ(ClusterNeedsOf(report, options, {}).interval_seconds, 30 * report.step_seconds);
   options.stop.steps = 0;
   report.cluster = ClusterNeedsOf(report, options, {.write_gb_per_second = 1e-6, .grace_seconds = 1});
   EXPECT_THAT(PlanToText(report, {}), AllOf(HasSubstr("grows with every checkpoint"), HasSubstr("LONGER THAN 1.0s")));

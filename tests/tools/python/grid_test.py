@@ -222,11 +222,12 @@ class RunsTest(Scratch):
         self.assertEqual((done.returncode, (self.folder / "end").exists()), (0, True))
 
     def test_a_signal_while_no_run_is_there_asks_to_be_queued_again(self):
-        self.addCleanup(signal.signal, signal.SIGUSR1, signal.SIG_DFL)
-        for module, words, reader in ((compare_grid, ["grid"], "load"), (sweep, ["layouts", "config"], "read_layouts")):
+        for number in (signal.SIGUSR1, signal.SIGUSR2):
+            self.addCleanup(signal.signal, number, signal.SIG_DFL)
+        for module, words, reader, number in ((compare_grid, ["grid"], "load", signal.SIGUSR1), (sweep, ["layouts", "config"], "read_layouts", signal.SIGUSR2)):
             parser = argparse.ArgumentParser()
             module.add_arguments(parser)
-            with mock.patch.object(module, reader, lambda *_: signal.raise_signal(signal.SIGUSR1)), self.assertRaises(SystemExit) as caught:
+            with mock.patch.object(module, reader, lambda *_: signal.raise_signal(number)), self.assertRaises(SystemExit) as caught:
                 module.run(parser.parse_args(words))
             self.assertEqual(caught.exception.code, 85)
         runner = self.runner()

@@ -5,7 +5,7 @@
 
 A later call continues: it skips finished cells, resumes interrupted ones, and leaves a cell alone whose config has changed, naming the
 fields. At the end, or at any time with --report-only, it writes OUT/grid.json, and from that OUT/comparison.{html,md,json} (comparison.py).
-INT, TERM and USR1 are passed on to the running cell, which saves; the command then exits with 85.
+INT, TERM, USR1 and USR2 are passed on to the running cell, which saves; the command then exits with 85.
 
 Exit status: 0 every cell has run or the budget is used up, 1 a cell failed or has another config, 2 bad grid or usage, or the runs have no
 report because a package is missing, 85 stopped.

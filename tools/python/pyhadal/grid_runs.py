@@ -169,10 +169,11 @@ class Stop:
 
 
 def requeue_on_usr1() -> None:
-    """USR1 outside Runner.run ends the command with 85: there is nothing to save."""
+    """USR1 or USR2 outside Runner.run ends the command with 85: there is nothing to save."""
     def end(_number: int, _frame: object) -> None:
         raise SystemExit(REQUEUE)
-    signal.signal(signal.SIGUSR1, end)
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, end)
 
 
 class _Progress:
