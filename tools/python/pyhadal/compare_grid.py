@@ -22,7 +22,7 @@ from pyhadal import command, grid_runs
 from pyhadal.command import tell
 from pyhadal.files import check_outputs, check_place, locked, replace_whole
 from pyhadal.grid import Cell, Grid, load
-from pyhadal.grid_runs import REQUEUE, Runner, requeue_on_usr1
+from pyhadal.grid_runs import REQUEUE, Runner, requeue_on_signal
 from pyhadal.options import number
 from pyhadal.packages import require
 from pyhadal.refusal import Refusal
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     out = arguments.out
-    requeue_on_usr1()
+    requeue_on_signal()
     grid = load(arguments.grid, arguments.set, arguments.seed)
     if arguments.list:
         return _print_list(grid, out)

@@ -168,7 +168,7 @@ class Stop:
         self.asked = True
 
 
-def requeue_on_usr1() -> None:
+def requeue_on_signal() -> None:
     """USR1 or USR2 outside Runner.run ends the command with 85: there is nothing to save."""
     def end(_number: int, _frame: object) -> None:
         raise SystemExit(REQUEUE)

@@ -31,7 +31,7 @@ from pyhadal import program
 from pyhadal.command import tell
 from pyhadal.files import check_outputs, locked, replace_whole, write_whole
 from pyhadal.grid import Cell, Grid, ask_of, is_name
-from pyhadal.grid_runs import REQUEUE, Runner, directory_of, read_record, requeue_on_usr1
+from pyhadal.grid_runs import REQUEUE, Runner, directory_of, read_record, requeue_on_signal
 from pyhadal.refusal import Refusal
 
 _MOST_LIST_BYTES = 1 << 20
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     out = arguments.out
     if not arguments.submit.strip():
-        requeue_on_usr1()
+        requeue_on_signal()
     layouts = read_layouts(arguments.layouts)
     grid = Grid([Cell(name, [name], arguments.configs, [*arguments.set, *settings], ranks) for name, ranks, settings, _ in layouts], [])
     for cell, answer in zip(grid.cells, ask_of(grid.cells, name=lambda cell: f'layout "{cell.name}"')):
