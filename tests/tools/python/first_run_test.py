@@ -34,6 +34,12 @@ class FirstRun(unittest.TestCase):
             self.assertEqual(first_run.main([os.path.join(self.folder, "Good")] * 2 + ["A", "B"]), 0)
         self.assertIn("gets 90% with A and 90% with B.", printed.getvalue())
 
+    def test_values_that_are_not_finite_are_left_out(self):
+        run = self.run_of("Good", [5, None, 4], [1, None, 1, 2])
+        self.assertEqual((run.first_loss, run.last_loss, run.share), (5, 4.5, 0.5))
+        with self.assertRaisesRegex(Refusal, "no steps with finite gradients"):
+            self.run_of("Bad", [5, 4], [1, 1, "not finite", 1])
+
     def test_the_sentence_names_losses_and_the_gradient_that_vanished(self):
         good = self.run_of("Good", [5, 4] + [2] * 10, [1e-9, 1e-9, 0.25, 0.5, 0.4])
         bad = self.run_of("Bad", [6, 4] + [3.5] * 10, [1, 1, 2e-9, 1e-3, 1])

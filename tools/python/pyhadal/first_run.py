@@ -31,17 +31,19 @@ class DeepRun:
 
 
 def read_run(path: str, name: str) -> DeepRun:
-    """Reads a run directory. Raises Refusal if it has no steps or no gradients by depth."""
+    """Reads a run directory; values that are not finite are left out. Raises Refusal if no steps or gradients remain."""
     losses, gradients, encoder_sublayers = {}, [], 0
     for event in read_events(path):
         if event["event"] == "run":
             encoder_sublayers = event["encoder_sublayers"]
-        elif event["event"] == "step":
+        elif event["event"] == "step" and event["nll"] is not None:
             losses[event["step"]] = event["nll"]
         elif event["event"] == "depth" and event.get("parameter_gradient"):
-            gradients = event["parameter_gradient"][encoder_sublayers:]
+            recorded = event["parameter_gradient"][encoder_sublayers:]
+            if all(isinstance(gradient, (int, float)) for gradient in recorded):
+                gradients = recorded
     if not losses or not gradients:
-        raise Refusal(f"{path}: no steps with gradients of each sublayer")
+        raise Refusal(f"{path}: no steps with finite gradients of each sublayer")
     values = [losses[step] for step in sorted(losses)]
     tail = values[-LAST_STEPS:]
     return DeepRun(name, max(losses), values[0], sum(tail) / len(tail), gradients[0] / max(gradients))
