@@ -16,8 +16,8 @@
 //   too few      probing → backing off; elsewhere –
 //
 //   A cell names the next state, if it changes, and the action. The columns are events:
-//   INT, TERM … signals to the supervisor; USR2 is as USR1. Only INT escalates: Slurm sends USR1, then TERM twice within
-//               a second, and a closed terminal sends HUP twice
+//   INT, TERM … signals to the supervisor; USR2 as USR1. Only INT escalates: Slurm sends USR1, then TERM twice within a
+//               second, and a closed terminal sends HUP twice
 //   a second    one second has passed
 //   ask         USR1 to the job, which saves and exits 85; repeated each second, since a job that is still starting
 //               does not handle the signal yet. TERM and KILL are also sent to the job

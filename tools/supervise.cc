@@ -155,7 +155,7 @@ absl::StatusOr<int> RunSupervise(SuperviseArguments& arguments) {
 
 void AddSuperviseCommand(Command app, int& exit_code) {
   Command command = app.AddCommand(
-      "supervise", "Run `-- mpirun … hadal train …`: Ctrl-C saves, a crash restarts, no process is left over");
+      "supervise", "Run `-- mpirun … hadal train …`: Ctrl-C saves, a crash restarts, no process is left");
   auto arguments = std::make_shared<SuperviseArguments>();
   command.AddNumber("--tries", arguments->options.tries, "Limit of crashes in a row without a newer checkpoint", 1,
                     1000000);
@@ -170,7 +170,7 @@ void AddSuperviseCommand(Command app, int& exit_code) {
   const CommandOption elastic = command.AddOption(
       "--elastic", arguments->elastic.hosts,
       "Hostfile (a line a host: h1 slots=8), or slurm: run on the hosts that answer, in the fastest layout for them; "
-      "COMMAND has {ranks}, {hostfile} or {hosts}, and behind `hadal train CONFIG…` the word {layout}");
+      "COMMAND has {ranks}, {hostfile} or {hosts}, and after `hadal train CONFIG…` the word {layout}");
   command
       .AddOption("--probe", arguments->elastic.probe,
                  "Shell command that ends with 0 if {host} can be used (default: ssh; under Slurm srun)")

@@ -107,7 +107,7 @@ void AddExportCommand(Command command, int& exit_code) {
       .AddOption("--quantization", options->quantization, "Of ctranslate2's weights: int8, int16, float16, bfloat16")
       .Needs(format);
   exporting.AddFlag("--force", options->force, "Replace FILE and its .json").Excludes(format);
-  exporting.AddFlag("--allow-nonfinite", options->allow_nonfinite, "Also weights that are NaN or infinite");
+  exporting.AddFlag("--allow-nonfinite", options->allow_nonfinite, "Accept weights that are NaN or infinite");
   exporting.Runs([=, &exit_code] {
     exit_code =
         Report("export", [&](std::ostream& out) { return AdviseAnotherCheckpoint(ExportCheckpoint(*options, out)); });
@@ -127,7 +127,7 @@ void AddImportCommand(Command command, int& exit_code) {
       .AddOption("--dictionary", options->dictionaries,
                  "Fairseq's dict.txt; given twice: the source's, then the target's")
       .OneValueEach();
-  importing.AddFlag("--allow-nonfinite", options->allow_nonfinite, "Also weights that are NaN or infinite");
+  importing.AddFlag("--allow-nonfinite", options->allow_nonfinite, "Accept weights that are NaN or infinite");
   importing.Runs([=, &exit_code] {
     exit_code = Report("import", [&](std::ostream& out) { return ImportCheckpoint(*options, out); });
   });

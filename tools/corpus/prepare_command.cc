@@ -134,7 +134,7 @@ void AddTextOptions(Command command, PrepareArguments& arguments) {
   AddTagsOption(command, arguments.options.tags, "none");
   command
       .AddOption("--reserve-tags N", arguments.options.reserved_tags,
-                 "With --tags: ids for so many languages more, which a later corpus with this --vocab may add without "
+                 "With --tags: ids for N more languages, which a later corpus with this --vocab may add without "
                  "growing the model")
       .InRange(0, 10000);
 }
@@ -199,7 +199,7 @@ void AddFilterOptions(Command command, PrepareOptions& options) {
   add("--on-long", options.on_long, "A side over --max-tokens (default: skip)");
   add("--on-invalid", options.on_invalid, "A line that is not UTF-8 or broken JSON (default: error)");
   command.AddFlag("--drop-duplicates", options.drop_duplicates,
-                  "Leave out training pairs that the direction's training text has had before");
+                  "Leave out training pairs that repeat an earlier one of their direction");
   command.AddFlag("--drop-test-overlap", options.drop_test_overlap,
                   "Leave out training pairs that the direction's validation or test text has");
   command

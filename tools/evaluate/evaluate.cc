@@ -313,7 +313,7 @@ void AddEvaluateOptions(Command command, EvaluateOptions& options) {
   command.AddOption("--against FOLDER", options.against, "Another evaluation's --out, to compare with");
   command.AddOption("--train-corpus PREFIX", options.train_corpus,
                     "Corpus that the model was trained on, for sizes and zero-shot");
-  command.AddOption("--pivot", options.pivot, "Language whose directions have means of their own").ShowDefault();
+  command.AddOption("--pivot", options.pivot, "Language whose directions get separate means").ShowDefault();
 }
 
 }  // namespace hadal

@@ -420,14 +420,15 @@ void AddScoreOptions(Command command, ScoreOptions& options) {
       .ShowDefault();
   command.AddFlag("--documents", options.documents, "Blank lines, not lines, separate the texts of a plain target");
   command.AddOption("-o,--out", options.output,
-                    "File of scores, FILE.partial until it is whole (default: standard output)");
+                    "File of scores, FILE.partial until complete (default: standard output)");
   command.AddFlag("--overwrite", options.overwrite, "Replace FILE, if it is not empty");
   AddDirectionOptions(command, "Languages of a model with tags, as en-de", options.direction, options.tags);
   command.AddNumber("--block", options.block,
                     "Score the text of a language model as one stream, in blocks of so many tokens; 0: line by line", 0,
                     1 << 20);
   command.AddNumber("--context", options.context,
-                    "With --block: so many tokens of a block repeat those before it and are not scored", 0, 1 << 20);
+                    "With --block: this many tokens of a block repeat the previous ones and are not scored", 0,
+                    1 << 20);
   command.AddNumber("--batch-tokens", options.batch_tokens, "Tokens per side of a batch; no sentence may be longer", 64,
                     1 << 20);
   command.AddChoice<OverLong>("--on-long", options.over_long, "A pair that is too long (default: error)",

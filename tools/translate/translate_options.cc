@@ -79,7 +79,7 @@ void AddTranslateOptions(Command command, TranslateOptions& options) {
   command.AddOption("-i,--input", options.input,
                     "File of sentences, one per line (default: standard input); of speech: prefix of features");
   command.AddOption("-o,--out", options.output,
-                    "File of translations, FILE.partial until it is whole (default: standard output)");
+                    "File of translations, FILE.partial until complete (default: standard output)");
   AddOverwrite(command, options);
   command.AddOption("--prefix FILE", options.prefixes,
                     "What each output must begin with, one per line: text or a tag, as __de__");
@@ -107,7 +107,7 @@ void AddSampleOptions(Command command, TranslateOptions& options) {
   command.AddOption("-p,--prompts FILE", options.input,
                     "Prompts to continue, one per line; - is standard input (default: one empty prompt)");
   command.AddOption("-o,--out", options.output,
-                    "File of texts, FILE.partial until it is whole (default: standard output)");
+                    "File of texts, FILE.partial until complete (default: standard output)");
   AddOverwrite(command, options);
   command.AddNumber("--nbest", options.nbest, "Texts drawn per prompt", 1, 64);
   command.AddOption("--max-len INT", options.beam.max_length_b,

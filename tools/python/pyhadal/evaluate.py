@@ -247,7 +247,7 @@ def direction_bleu(sets: "Iterable[Scores]") -> "tuple[list[str], list[str], np.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="FOLDER", help="the --out of `hadal evaluate`")
     parser.add_argument("--against", default="", metavar="FOLDER", help="another evaluation's --out, to compare with")
-    parser.add_argument("--pivot", default="en", help="language whose directions have means of their own (en)")
+    parser.add_argument("--pivot", default="en", help="language whose directions get separate means (en)")
 
 
 def run(arguments: argparse.Namespace) -> None:
