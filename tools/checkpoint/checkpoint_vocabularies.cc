@@ -60,8 +60,10 @@ absl::Status CheckSide(const FoundCheckpoint& checkpoint, const std::string& sid
       file->name, " there, ", reference.file, " here): its ids would mean other pieces. ",
       ids.ok() ? "It has all tokens of the checkpoint's: --init-from without --deepen keeps their rows. "
                : absl::StrCat("It", absl::StripPrefix(ids.status().message(), "the corpus's vocabulary"), ". "),
-      "Prepare the corpus with that vocabulary (`hadal prepare --vocab`, --source-vocab, --target-vocab: ", path,
-      "), or use the corpus that it was trained on, or new weights.");
+      "Prepare the corpus with that vocabulary (`hadal prepare ",
+      absl::EndsWith(path, ".json") ? "--monolingual --tokenizer`, --end-token: "
+                                    : "--vocab`, --source-vocab, --target-vocab: ",
+      path, "), or use the corpus that it was trained on, or new weights.");
 }
 
 }  // namespace

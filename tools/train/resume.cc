@@ -22,6 +22,7 @@
 #include "runtime/files.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
+#include "runtime/text.h"
 #include "tools/checkpoint/checkpoint_vocabularies.h"
 #include "tools/config/config_loading.h"
 #include "tools/config/model_config.h"
@@ -196,6 +197,33 @@ absl::Status CheckMeaning(const TrainArguments& arguments, const FoundCheckpoint
       accepted, "Its weights mean something else here. Give the settings of before, or --accept-changes.");
 }
 
+// Refuses a corpus whose texts begin, end or are masked with other tokens than those that the model was trained with,
+// unless the user accepts it; a notice goes to `accepted`.
+absl::Status CheckEnds(const TrainArguments& arguments, const FoundCheckpoint& found, const PreparedRun& run,
+                       std::string& accepted) {
+  if (found.manifest.model_settings.empty()) return absl::OkStatus();  // of an older version
+  HADAL_ASSIGN_OR_RETURN(const ModelOptions model, ParseModelSettings(found.manifest.model_settings));
+  const CorpusManifest& corpus = run.train->manifest();
+  const TextForm& form = corpus.form;
+  const bool both_masked = model.mask_token >= 0 && corpus.mask_token >= 0;
+  if (model.start_token == form.start_token && model.end_token == form.end_token &&
+      (!both_masked || model.mask_token == corpus.mask_token)) {
+    return absl::OkStatus();
+  }
+  const auto tokens = [&](int32_t start, int32_t end, int32_t mask) {
+    const auto token = [&](int32_t id) { return Printable(run.vocabularies->target.Token(id)); };
+    return absl::StrCat(token(start), " before a text, ", token(end), " after it",
+                        both_masked ? absl::StrCat(", masked by ", token(mask)) : "");
+  };
+  absl::StrAppend(&accepted, found.checkpoint.directory, " was trained with ",
+                  tokens(model.start_token, model.end_token, model.mask_token), ", and data.train has ",
+                  tokens(form.start_token, form.end_token, corpus.mask_token));
+  if (arguments.accept_changes) return absl::OkStatus();
+  return InvalidArgumentError(accepted,
+                              ". Prepare the corpus with the model's (hadal prepare --end-token, --mask-token; what is "
+                              "before a text is the tokenizer's), or give --accept-changes.");
+}
+
 // Returns `found`; a notice of new tokens goes to `growth`. Errors: if its vocabularies do not fit the corpus's, or its
 // parameters do not fit the model's.
 absl::StatusOr<FoundCheckpoint> IfItFits(absl::StatusOr<FoundCheckpoint> found, const PreparedRun& run,
@@ -297,6 +325,9 @@ absl::Status LoadInitialState(const TrainArguments& arguments, const std::string
                                                  DescribeParameters(model), sinks),
                                     run, model, LoadedState::kAll, growth));
     HADAL_RETURN_IF_ERROR(CheckTrainingData(arguments, found, run));
+    std::string changes;
+    HADAL_RETURN_IF_ERROR(CheckEnds(arguments, found, run, changes));
+    if (!changes.empty()) sinks.Tell(changes);
     // With patience the best model is the result: one that this run has not saved is none.
     TrainingProgress& progress = found.manifest.progress;
     const auto unsaved = [&](const ScoredStep& scored) {
@@ -353,6 +384,7 @@ absl::Status LoadInitialState(const TrainArguments& arguments, const std::string
     if (!growth.empty()) growth = absl::StrCat(found->checkpoint.directory, ": ", growth);
     std::string changes;
     HADAL_RETURN_IF_ERROR(CheckMeaning(arguments, *found, run.config, changes));
+    HADAL_RETURN_IF_ERROR(CheckEnds(arguments, *found, run, changes));
     for (const std::string& notice : {absl::StrCat("weights from ", found->checkpoint.directory), growth,
                                       std::string(absl::StripSuffix(changes, "\n"))}) {
       if (!notice.empty() && warned.insert(notice).second) sinks.Tell(notice);

@@ -239,6 +239,10 @@ class Documents(unittest.TestCase):
         run = self.folder / "run"
         self.hadal("train", config, "--set", f'data.train="{self.folder}/corpus/train"', "--run-dir", run)
         self.assertTrue((run / "checkpoints/latest/tokenizer.json").exists())
+        self.prepare("--block", 8, "--end-token", "<s>")
+        other = ("train", config, "--set", f'data.train="{self.folder}/corpus/train"', "--init-from", run, "--run-dir", self.folder / "other")
+        self.assertIn("was trained with <s> before a text, </s> after it, and data.train has <s> before a text, <s> after it", self.hadal(*other, code=2))
+        self.assertIn("was trained with <s> before", self.hadal(*other, "--accept-changes"))
         none = "/nonexistent"
         ids = self.folder / "ids"
         tokenizer.encode_special_tokens = True

@@ -70,6 +70,8 @@ class Conversions(unittest.TestCase):
                              "learning_rate.warmup_initial_rate": 1e-7, "optimizer.weight_decay": 0}.items():
             self.assertEqual(found[field], value, field)
         self.assertEqual(fields("CUDA_VISIBLE_DEVICES=0,1,2 fairseq-train d -a transformer --update-freq=2")["batch.micro_batches"], 6)
+        launched = fields("python -m torch.distributed.launch --nproc_per_node 8 --nnodes=2 $(which fairseq-train) d -a transformer --update-freq [2]")
+        self.assertEqual(launched["batch.micro_batches"], 32)
         self.assertEqual(fields("fairseq-train d --arch transformer --encoder-normalize-before")["model.residual.encoder.norm"], "pre")
         self.assertEqual(fields("fairseq-train d --arch transformer --activation-fn gelu_fast")["model.block.activation"], "gelu_tanh")
         for options, positions in (("--encoder-learned-pos --decoder-learned-pos", "learned"), ("--no-token-positional-embeddings", "none"),
@@ -82,14 +84,20 @@ class Conversions(unittest.TestCase):
         found = fields("fairseq-train d --arch transformer --stop-time-hours 2 --save-interval-updates 500 --lr-scheduler inverse_sqrt")
         for field, value in {"stop.minutes": 120, "checkpoint.keep_last": 0, "validation.every_steps": 500, "learning_rate.warmup_updates": 4000}.items():
             self.assertEqual(found[field], value, field)
+        found = fields("fairseq-train d --arch transformer --save-interval-updates 0 --validate-interval-updates 0")
+        self.assertFalse({"checkpoint.every_steps", "validation.every_steps"} & found.keys(), "0: by epochs")
         self.assertEqual([fields(SPEECH)[f"batch.{side}_tokens"] for side in ("source", "target")], [10000, 40000])
 
     def test_nothing_is_dropped_silently(self):
         text = config_of(LANGUAGE_MODEL)
-        for part in ("# not carried over:", "--optimizer nag: only Adam", "--lr-scheduler cosine", "--no-decoder-final-norm",
+        for part in ("# not carried over:", "--optimizer nag: only Adam", "--lr-scheduler cosine: inverse_sqrt, polynomial_decay, fixed; the rate is constant here", "--no-decoder-final-norm",
                      "# unknown options:\n#   - --min-lr", "--sample-break-mode", "hadal train … --run-dir DIR", "--stop-min-lr: not there"):
             self.assertIn(part, text)
         self.assertNotIn("--ddp-backend", text)
+        text = config_of("fairseq-train d --arch transformer --adaptive-softmax-cutoff 9,99 --share-all-embeddings --adaptive-input "
+                         "--adaptive-input-cutoff 9,99 --tie-adaptive-weights")
+        for part in ("--share-all-embeddings beside", "--adaptive-input: input and softmax share"):
+            self.assertIn(part, text)
         text = config_of("fairseq-train data --arch transformer --activation-fn tanh --decoder-embed-dim 256 --new-flag --lr 0.1,0.2")
         for part in ("--activation-fn tanh", "--decoder-embed-dim 256", "--new-flag", "--lr of each epoch"):
             self.assertIn(part, text)
@@ -97,7 +105,9 @@ class Conversions(unittest.TestCase):
     def test_mistakes_are_refused(self):
         for command, said in (("fairseq-train d --arch conv_seq", "conv_seq is not known here"), ("fairseq-train d --lr nan", "--lr: nan"),
                               ("fairseq-train 'd", "put it in single quotes"), ("fairseq-train d --dropout x", "--dropout: x"),
-                              ("fairseq-train d --adam-betas 0.9", "two numbers are expected")):
+                              ("fairseq-train d --adam-betas 0.9", "two numbers are expected"),
+                              ("fairseq-hydra-train task=x optimization.max_update=5", "hydra's overrides"),
+                              ("sockeye-train --num-layers 6:6", "neither fairseq-train")):
             with self.subTest(command), self.assertRaisesRegex(Refusal, said):
                 config_of(command)
 

@@ -439,11 +439,13 @@ class LanguageModelTest(Folder):
         whole = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [special(46, "<end>"), special(47, "<begin>")], "normalizer": None,
                  "pre_tokenizer": {"type": "Whitespace"}, "post_processor": begins, "decoder": None,
                  "model": {"type": "WordLevel", "vocab": {word: i for i, word in enumerate(WORDS)}, "unk_token": "word0"}}
-        for post_processor, start in ((begins, 47), (None, 46)):
+        byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+        adds = {"bos_token": "<begin>", "add_bos_token": True}
+        for post_processor, declared, start in ((begins, {}, 47), (None, adds, 47), (byte_level, adds, 47), (None, {}, 46)):
             folder, back = self.changed("llama"), self.folder()
             os.remove(os.path.join(folder, "vocabulary.txt"))
             Path(folder, "tokenizer.json").write_text(json.dumps({**whole, "post_processor": post_processor}), "utf-8")
-            Path(folder, "tokenizer_config.json").write_text(json.dumps({"eos_token": {"content": "<end>"}}), "utf-8")
+            Path(folder, "tokenizer_config.json").write_text(json.dumps({"eos_token": {"content": "<end>"}, **declared}), "utf-8")
             with contextlib.redirect_stderr(io.StringIO()) as printed:
                 plain = read_huggingface(folder)
             self.assertIn("2 of the model's 50 rows have no token", printed.getvalue())
@@ -451,7 +453,7 @@ class LanguageModelTest(Folder):
             write_huggingface(plain, back)
             self.assertEqual(Path(back, "tokenizer.json").read_bytes(), plain.vocabularies["tokenizer.json"])
             tokenizer = transformers.AutoTokenizer.from_pretrained(back)
-            self.assertEqual(tokenizer("word3 word7<end>")["input_ids"], [47, 3, 7, 46] if post_processor else [3, 7, 46])
+            self.assertEqual(tokenizer("word3 word7<end>")["input_ids"], [47, 3, 7, 46] if start == 47 else [3, 7, 46])
             self.assertEqual((len(tokenizer), tokenizer.eos_token_id, tokenizer.bos_token_id), (50, 46, start))
             config = transformers.AutoConfig.from_pretrained(back)
             self.assertEqual((config.bos_token_id, config.eos_token_id), (start, 46))

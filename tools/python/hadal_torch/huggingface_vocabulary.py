@@ -8,7 +8,7 @@ from typing import Any
 from hadal_torch.inputs import parse_json, read_bytes
 from hadal_torch.plain import PlainModel
 from hadal_torch.refusal import Refusal
-from hadal_torch.tokenizer import SPECIAL, added_tokens, check_rows, dictionary_of, fill, fill_tokenizer, first_token, parse_vocabulary
+from hadal_torch.tokenizer import SPECIAL, added_tokens, check_rows, dictionary_of, fill, fill_tokenizer, first_token, parse_vocabulary, with_first_token
 
 
 def read_json(folder: str, name: str) -> "dict[str, Any] | None":
@@ -47,7 +47,9 @@ def set_vocabulary(folder: str, config: dict[str, Any], plain: PlainModel) -> No
         values = [value.get("content") if isinstance(value, dict) else value for value in map(declared.get, names)]
         return next((tokens.index(value) for value in values if value in tokens), None)
 
-    added = added_tokens(path, contents)
+    added, start = added_tokens(path, contents), named("bos_token")
+    if declared.get("add_bos_token") is True and start is not None and not added:  # transformers 4 adds it when it loads (DeepSeek's)
+        contents, added = with_first_token(path, contents, start), [start]
     ends = [named("eos_token", "sep_token"), config.get("eos_token_id"), config.get("sep_token_id"), added[-1] if len(added) > 1 else None]
     end = next((i for i in ends if i is not None), None)
     if not (type(end) is int and 0 <= end < len(tokens)):

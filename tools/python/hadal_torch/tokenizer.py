@@ -135,6 +135,17 @@ def first_token(name: str, contents: bytes, end: int) -> int:
     return added[0] if added else end
 
 
+def with_first_token(name: str, contents: bytes, first: int) -> bytes:
+    """The tokenizer.json whose post-processor also puts the token `first` before a text."""
+    whole, token = parse_json(name, contents), parse_vocabulary(name, contents).tokens[first]
+    begin, (a, b) = {"SpecialToken": {"id": token, "type_id": 0}}, [{"Sequence": {"id": i, "type_id": 0}} for i in "AB"]
+    template = {"type": "TemplateProcessing", "single": [begin, a], "pair": [begin, a, begin, b],
+                "special_tokens": {token: {"id": token, "ids": [first], "tokens": [token]}}}
+    post = whole.get("post_processor") or {"processors": []}
+    whole["post_processor"] = {"type": "Sequence", "processors": [*post.get("processors", [post]), template]}
+    return json.dumps(whole, ensure_ascii=False).encode()
+
+
 def fill_tokenizer(name: str, contents: bytes, rows: int) -> bytes:
     """The tokenizer.json with added tokens for the rows of the table that stand for no token."""
     tokens = parse_vocabulary(name, contents).tokens

@@ -81,6 +81,7 @@ FIELDS: dict[str, tuple[str, type]] = {
     "validate-interval-updates": ("validation.every_steps", int),
     "seed": ("seed", int), "end-learning-rate": ("learning_rate.end_rate", float), "power": ("learning_rate.power", float),
 }
+ZERO_IS_OFF = ("max-update", "max-epoch", "keep-best-checkpoints", "save-interval-updates", "validate-interval-updates")
 OPTIONS_OF_CODE = {
     "arch": "`configs/fairseq/NAME.textproto` has the model's values",
     "encoder-embed-dim": "`model.d_model`, of both sides", "decoder-embed-dim": "`model.d_model`, of both sides",
@@ -109,7 +110,8 @@ OPTIONS_OF_CODE = {
     "label-smoothing": "`model.label_smoothing`",
     "max-tokens": "`batch.source_tokens`, `target_tokens`: of one micro-batch, without padding; of speech a quarter of the frames",
     "update-freq": "`batch.micro_batches` = update-freq x GPUs: of the whole job, for any number of ranks",
-    "distributed-world-size": "`batch.micro_batches` = update-freq x GPUs", "stop-time-hours": "`stop.minutes`",
+    "distributed-world-size": "`batch.micro_batches` = update-freq x GPUs", "nproc-per-node": "`batch.micro_batches` = update-freq x GPUs",
+    "nnodes": "`batch.micro_batches` = update-freq x GPUs", "stop-time-hours": "`stop.minutes`",
     "best-checkpoint-metric": "`validation.metric`: loss (\"nll\"), bleu", "maximize-best-checkpoint-metric": "as `validation.metric` needs it",
     "eval-bleu": "`validation.bleu_sentences`", "eval-bleu-args": "`decode.beam`, `max_length_a`, `max_length_b`, `length_penalty`, `no_repeat_ngram`",
 }
@@ -191,14 +193,14 @@ class Conversion:
         if value is None or not isinstance(value, str):
             return value
         try:
-            return number(kind, -1e18, 1e18)(value.split(",")[0])
+            return number(kind, -1e18, 1e18)(value.strip("[]").split(",")[0])
         except argparse.ArgumentTypeError as error:
             raise Refusal(f"--{name}: {error}") from None
 
     def convert(self) -> None:
         for name, (field, kind) in FIELDS.items():
             value = self.number(name, kind)
-            if value is not None and not (value == 0 and name in ("max-update", "max-epoch", "keep-best-checkpoints")) and value >= 0:
+            if value is not None and (value > 0 or (value == 0 and name not in ZERO_IS_OFF)):
                 self.fields[field] = value
         for part in (self.model, self.optimizer, self.rate, self.batch, self.rest):
             part()
@@ -234,7 +236,10 @@ class Conversion:
             cutoffs = str(self.get("adaptive-softmax-cutoff"))
             self.fields["model.adaptive_cutoffs"] = [int(cutoff) for cutoff in re.findall(r"\d+", cutoffs)]
             shared = "all" if self.get("adaptive-input") else "none"
-            if self.get("adaptive-input") and (self.get("adaptive-input-cutoff") != cutoffs or not self.get("tie-adaptive-weights")):
+            if self.get("share-all-embeddings"):
+                self.missing.append("--share-all-embeddings beside --adaptive-softmax-cutoff: source and target have a table each")
+            tied = self.get("tie-adaptive-weights") and self.get("tie-adaptive-proj")
+            if self.get("adaptive-input") and (self.get("adaptive-input-cutoff") != cutoffs or not tied):
                 self.missing.append("--adaptive-input: input and softmax share their bands and tables here")
         self.fields["model.sharing"] = shared
         limits = [self.number(name, int) for name in (
@@ -293,10 +298,9 @@ class Conversion:
         if "," in str(self.get("lr", "")):
             self.missing.append("--lr of each epoch: one peak for the run")
         warmup = self.number("warmup-updates", int, 4000 if schedule == "inverse_sqrt" else 0)
-        if schedule in names:
-            self.fields["learning_rate.schedule"] = names[schedule]
-        else:
-            self.missing.append(f"--lr-scheduler {schedule}: inverse_sqrt, polynomial_decay or fixed")
+        self.fields["learning_rate.schedule"] = names.get(schedule, "constant")
+        if schedule not in names:
+            self.missing.append(f"--lr-scheduler {schedule}: {', '.join(names)}; the rate is constant here")
         self.fields["learning_rate.warmup_updates"] = warmup
         if schedule == "inverse_sqrt":
             start = self.number("warmup-init-lr", float, 0.0)
@@ -315,7 +319,8 @@ class Conversion:
         if self.get("arch", "").startswith("s2t_") and tokens:
             self.fields["batch.source_tokens"] = max(2, tokens // 4)
             self.notes.append("batch.source_tokens: --max-tokens counts frames, four to an encoder row; check batch.target_tokens")
-        gpus = self.gpus or self.number("distributed-world-size", int) or 1
+        launched = self.number("nproc-per-node", int, 0) * self.number("nnodes", int, 1)
+        gpus = self.gpus or self.number("distributed-world-size", int) or launched or 1
         self.fields["batch.micro_batches"] = max(1, gpus * self.number("update-freq", int, 1))
         self.notes.append(f"batch.micro_batches: --update-freq x {gpus} GPU{'s'[:gpus != 1]} (--gpus N says how many the job had)")
         if "," in str(self.get("update-freq", "")):
@@ -402,8 +407,13 @@ def parse(command: str) -> tuple[Values, list[str], list[str], int]:
             value, equals = words[at], "="
             at += 1
         options[name] = value if equals else True
-    programs = ("fairseq-train", "fairseq-hydra-train", "train.py")
-    begin = next((i + 1 for i, word in enumerate(rest) if word.rsplit("/", 1)[-1] in programs), 0)
+    hydra = [word for word in rest if re.match(r"\+*[a-z_.]+=|.*(hydra[-_]train(\.py)?|\.ya?ml)$", word)]
+    if hydra:
+        raise Refusal(f"{hydra[0]}: hydra's overrides and YAML files are not read; give them as options of fairseq-train "
+                      "(optimization.max_update=9 is --max-update 9, model._name is --arch)")
+    begin = next((i + 1 for i, word in enumerate(rest) if word.rsplit("/", 1)[-1].rstrip(")`") in ("fairseq-train", "train.py")), 0)
+    if begin == 0 and "arch" not in options:
+        raise Refusal("neither fairseq-train nor --arch is in the command: commands of other programs are not read")
     return options, rest[begin:], unknown, gpus
 
 
