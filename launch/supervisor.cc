@@ -157,10 +157,9 @@ class Supervisor {
     report_.Clear();
     predecessor_ = Owner().attempt;
     HADAL_ASSIGN_OR_RETURN(
-        Guardian started,
+        guardian_,
         Guardian::Start({.command = command, .stopped_limit = options_.stopped_limit, .temporary = report_.directory()},
                         log_));
-    guardian_.emplace(std::move(started));
     return absl::OkStatus();
   }
 

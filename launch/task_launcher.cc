@@ -1,5 +1,7 @@
 #include "launch/task_launcher.h"
 
+#include <optional>
+
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -14,10 +16,36 @@ std::optional<int> Integer(const Environment& environment, const char* name) {
   return text != nullptr && absl::SimpleAtoi(text, &value) ? std::optional<int>(value) : std::nullopt;
 }
 
+// This process's index among those that its launcher started.
+struct StartedTask {
+  int task = 0;
+  int tasks = 1;
+};
+
 std::optional<StartedTask> TaskOf(const Environment& environment, const char* rank, const char* size) {
   const std::optional<int> task = Integer(environment, rank), tasks = Integer(environment, size);
   if (!tasks || !task) return std::nullopt;
   return StartedTask{.task = *task, .tasks = *tasks};
+}
+
+// Each returns this process's place among the tasks of one launcher: a Slurm job step, torchrun, or mpirun (of Open
+// MPI, MPICH or Intel MPI); nullopt if that launcher did not start this process.
+std::optional<StartedTask> TaskOfStep(const Environment& environment) {
+  // Daemons of Open MPI and of Hydra (MPICH, Intel MPI) are tasks of a step, too; the ranks that they start are not.
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS"}) {
+    if (environment(name) != nullptr) return std::nullopt;
+  }
+  return TaskOf(environment, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS");
+}
+
+std::optional<StartedTask> TaskOfTorchrun(const Environment& environment) {
+  if (environment("TORCHELASTIC_RUN_ID") == nullptr) return std::nullopt;
+  return TaskOf(environment, "RANK", "WORLD_SIZE");
+}
+
+std::optional<StartedTask> TaskOfMpirun(const Environment& environment) {
+  const std::optional<StartedTask> open_mpi = TaskOf(environment, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
+  return open_mpi ? open_mpi : TaskOf(environment, "PMI_RANK", "PMI_SIZE");
 }
 
 }  // namespace
@@ -29,30 +57,12 @@ bool StartedForMpi(const Environment& environment) {
   return false;
 }
 
-std::optional<StartedTask> TaskOfStep(const Environment& environment) {
-  // Daemons of Open MPI and of Hydra (MPICH, Intel MPI) are tasks of a step, too; the ranks that they start are not.
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS"}) {
-    if (environment(name) != nullptr) return std::nullopt;
-  }
-  return TaskOf(environment, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS");
-}
-
 bool IsFirstTask(const Environment& environment) {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}) {
     if (const std::optional<int> rank = Integer(environment, name); rank) return *rank == 0;
   }
   const std::optional<StartedTask> step = TaskOfStep(environment);
   return !step || step->task == 0;
-}
-
-std::optional<StartedTask> TaskOfTorchrun(const Environment& environment) {
-  if (environment("TORCHELASTIC_RUN_ID") == nullptr) return std::nullopt;
-  return TaskOf(environment, "RANK", "WORLD_SIZE");
-}
-
-std::optional<StartedTask> TaskOfMpirun(const Environment& environment) {
-  const std::optional<StartedTask> open_mpi = TaskOf(environment, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
-  return open_mpi ? open_mpi : TaskOf(environment, "PMI_RANK", "PMI_SIZE");
 }
 
 absl::Status CheckTasks(const Environment& environment, int ranks) {

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,17 +20,6 @@ using Environment = std::function<const char*(const char* name)>;
 
 // Whether a launcher that MPI supports started this process (mpirun, or srun with PMIx).
 bool StartedForMpi(const Environment& environment);
-
-// This process's index among those that its launcher started.
-struct StartedTask {
-  int task = 0;
-  int tasks = 1;
-};
-// Each returns this process's place among the tasks of one launcher: a Slurm job step, torchrun, or mpirun (of Open
-// MPI, MPICH or Intel MPI); nullopt if that launcher did not start this process.
-std::optional<StartedTask> TaskOfStep(const Environment& environment);
-std::optional<StartedTask> TaskOfTorchrun(const Environment& environment);
-std::optional<StartedTask> TaskOfMpirun(const Environment& environment);
 
 // Whether this process is the first that mpirun or srun started, or was started alone. Does not need MPI_Init.
 bool IsFirstTask(const Environment& environment);

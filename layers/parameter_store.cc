@@ -98,8 +98,7 @@ float* ParameterStore::Floats(int32_t parameter, int64_t first, int64_t elements
   HADAL_CHECK_GE(weight_offset_[parameter], 0);
   const int64_t offset = weight_offset_[parameter] + first;
   if (!IsRounded(parameter)) return weights_ + offset;
-  const auto behind = std::upper_bound(master_runs_.begin(), master_runs_.end(), offset,
-                                       [](int64_t value, const MasterRun& run) { return value < run.begin; });
+  const auto behind = std::ranges::upper_bound(master_runs_, offset, {}, &MasterRun::begin);
   if (behind == master_runs_.begin()) return nullptr;
   const MasterRun& run = *std::prev(behind);
   return offset + elements <= run.end ? masters_ + run.offset + (offset - run.begin) : nullptr;

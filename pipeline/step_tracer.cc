@@ -10,6 +10,7 @@
 #include "runtime/bytes.h"
 #include "runtime/check.h"
 #include "runtime/clock.h"
+#include "runtime/comm/collectives.h"
 #include "runtime/comm/message_tags.h"
 #include "runtime/machine.h"
 #include "runtime/status_macros.h"
@@ -81,20 +82,6 @@ struct Header {
   int64_t events = 0;
 };
 
-absl::Status SendBytes(Communicator& communicator, const std::string& bytes, absl::Duration timeout) {
-  const int64_t size = static_cast<int64_t>(bytes.size());
-  HADAL_RETURN_IF_ERROR(Exchange(communicator.Send(&size, sizeof(size), 0, kTraceTag), communicator, timeout));
-  return Exchange(communicator.Send(bytes.data(), size, 0, kTraceTag), communicator, timeout);
-}
-
-absl::StatusOr<std::string> ReceiveBytes(Communicator& communicator, int peer, absl::Duration timeout) {
-  int64_t size = 0;
-  HADAL_RETURN_IF_ERROR(Exchange(communicator.Receive(&size, sizeof(size), peer, kTraceTag), communicator, timeout));
-  std::string bytes(static_cast<size_t>(size), '\0');
-  HADAL_RETURN_IF_ERROR(Exchange(communicator.Receive(bytes.data(), size, peer, kTraceTag), communicator, timeout));
-  return bytes;
-}
-
 absl::StatusOr<RankTrace> Unpack(std::string_view bytes, int rank) {
   Header header;
   if (!TakeValue(bytes, header)) return InternalError("trace of rank ", rank, ": too short");
@@ -156,13 +143,11 @@ absl::Status StepTracer::Collect() {
   HADAL_ASSIGN_OR_RETURN(const ClockOffset end, MeasureClockOffset(communicator_, MonotonicSeconds, timeout_));
   const std::string mine = Pack(end);
   trace_.Clear();
-  if (communicator_.rank() != 0) return SendBytes(communicator_, mine, timeout_);
+  if (communicator_.rank() != 0) return SendBytes(communicator_, mine, /*peer=*/0, timeout_, kWhat);
   RunTrace trace{.first_step = first_, .last_step = last_};
   for (int rank = 0; rank < communicator_.size(); ++rank) {
-    std::string bytes = mine;
-    if (rank != 0) {
-      HADAL_ASSIGN_OR_RETURN(bytes, ReceiveBytes(communicator_, rank, timeout_));
-    }
+    std::string bytes = rank == 0 ? mine : "";
+    if (rank != 0) HADAL_RETURN_IF_ERROR(ReceiveBytes(communicator_, bytes, rank, timeout_, kWhat));
     HADAL_ASSIGN_OR_RETURN(RankTrace of_rank, Unpack(bytes, rank));
     trace.ranks.push_back(std::move(of_rank));
   }

@@ -332,8 +332,7 @@ absl::Status Trainer::ProfileNewWeights() {
   HADAL_ASSIGN_OR_RETURN(const std::vector<ResidualProfile::Entry> profile,
                          engine_->ProfileResidualStream(batches_.micro_batches[0], Scalars()));
   if (profile.empty() || !IsMain()) return absl::OkStatus();
-  const auto largest =
-      std::max_element(profile.begin(), profile.end(), [](const auto& a, const auto& b) { return a.omega < b.omega; });
+  const auto largest = std::ranges::max_element(profile, {}, &ResidualProfile::Entry::omega);
   surroundings_.sink.OnText(progress_.step, TextKind::kNotice,
                             absl::StrFormat("profiled %d sublayers: omega from 1 to %.3f, %s", profile.size(),
                                             largest->omega, plan_.ParameterName(largest->parameter)));

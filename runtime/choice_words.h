@@ -21,8 +21,7 @@ struct Word {
 // Returns a pointer to the enumerator of `word`, or null if the table does not have the word.
 template <typename Enum, size_t kSize>
 const Enum* FindWord(const Word<Enum> (&words)[kSize], const std::string& word) {
-  const auto* found =
-      std::find_if(std::begin(words), std::end(words), [&](const auto& entry) { return entry.word == word; });
+  const auto* found = std::ranges::find(words, word, &Word<Enum>::word);
   return found == std::end(words) ? nullptr : &found->value;
 }
 
@@ -37,8 +36,7 @@ Enum FromWord(const Word<Enum> (&words)[kSize], const std::string& word) {
 // Returns the word for `value`. REQUIRES: the table has it.
 template <typename Enum, size_t kSize>
 std::string ToWord(const Word<Enum> (&words)[kSize], Enum value) {
-  const auto* found =
-      std::find_if(std::begin(words), std::end(words), [&](const auto& entry) { return entry.value == value; });
+  const auto* found = std::ranges::find(words, value, &Word<Enum>::value);
   HADAL_CHECK(found != std::end(words));
   return found->word;
 }

@@ -211,9 +211,7 @@ absl::StatusOr<SafetensorsMetadata> ParseMetadata(const Json& value) {
 
 // Sorts by offset and checks that the tensors fill [0, data_bytes) without gaps and overlaps.
 absl::Status SortAndCheckPlaces(std::vector<ParsedTensor>& tensors, int64_t data_bytes) {
-  std::sort(tensors.begin(), tensors.end(), [](const ParsedTensor& a, const ParsedTensor& b) {
-    return std::tie(a.begin, a.end, a.tensor.name) < std::tie(b.begin, b.end, b.tensor.name);
-  });
+  std::ranges::sort(tensors, {}, [](const ParsedTensor& t) { return std::tie(t.begin, t.end, t.tensor.name); });
   int64_t at = 0;
   for (const ParsedTensor& parsed : tensors) {
     if (parsed.end > data_bytes) {

@@ -112,7 +112,8 @@ std::string Bootstrap(const std::string& package) {
 // This process's environment, with the packages first in Python's path, and UTF-8 in every locale: paths pass as bytes.
 std::vector<std::string> PythonEnvironment() {
   std::vector<std::string> variables;
-  const std::filesystem::path program = ThisProgram();
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);  // "": unknown
   std::string path = absl::StrCat(kPathVariable, (program.parent_path() / HADAL_PYTHON_PACKAGES).string(), ":",
                                   (program.parent_path().parent_path() / "share/hadal/python").string());
   for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -202,15 +203,11 @@ absl::StatusOr<pid_t> StartPython(const std::string& package, const std::vector<
   return CannotStart(error);
 }
 
-}  // namespace
-
-std::string ThisProgram() {
-  std::error_code error;
-  return std::filesystem::read_symlink("/proc/self/exe", error).string();
-}
-
+// Runs `python3 -m PACKAGE ARGUMENTS` and returns its exit status; the package prints its own errors. `input`: the text
+// of the child's standard input, if not empty.
+// Errors: NotFound if the interpreter cannot be started; Internal if a signal ended the child.
 absl::StatusOr<int> RunPythonPackage(const std::string& package, const std::vector<std::string>& arguments,
-                                     const std::string& input) {
+                                     const std::string& input = "") {
   FileDescriptor file;
   if (!input.empty()) {
     HADAL_ASSIGN_OR_RETURN(file, InMemory(input));
@@ -221,6 +218,8 @@ absl::StatusOr<int> RunPythonPackage(const std::string& package, const std::vect
   if (WIFEXITED(status)) return WEXITSTATUS(status);
   return InternalError(Interpreter(), " -m ", package, " ended with signal ", WTERMSIG(status));
 }
+
+}  // namespace
 
 absl::StatusOr<PythonService> PythonService::Start(const std::string& package,
                                                    const std::vector<std::string>& arguments) {

@@ -20,15 +20,6 @@
 
 namespace hadal {
 
-// The path of this process's program; "" if it is not known.
-std::string ThisProgram();
-
-// Runs `python3 -m PACKAGE ARGUMENTS` and returns its exit status; the package prints its own errors. `input`: the text
-// of the child's standard input, if not empty.
-// Errors: NotFound if the interpreter cannot be started; Internal if a signal ended the child.
-absl::StatusOr<int> RunPythonPackage(const std::string& package, const std::vector<std::string>& arguments,
-                                     const std::string& input = "");
-
 // A package that runs as long as the object, and answers messages on its standard input and output. Thread safety: one
 // thread. Blocking: every call.
 class PythonService {
@@ -56,8 +47,8 @@ class PythonService {
 };
 
 // Runs `python3 -m hadal_torch ARGUMENTS`.
-// Errors: those of RunPythonPackage. If the package fails it has printed why, and the message is empty: InvalidArgument
-// (exit status 2), DataLoss (3), else Internal.
+// Errors: NotFound if the interpreter cannot be started; Internal if a signal ended the child. If the package fails it
+// has printed why, and the message is empty: InvalidArgument (exit status 2), DataLoss (3), else Internal.
 absl::Status RunHadalTorch(const std::vector<std::string>& arguments);
 
 // Runs pyhadal's command for `hadal COMMAND` and returns the exit code for hadal. If it cannot run, prints the error.

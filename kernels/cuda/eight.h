@@ -59,14 +59,16 @@ HADAL_DEVICE void RoundTo(Eight& x) {
   }
 }
 
-HADAL_DEVICE Eight LoadEightAligned(DevicePointer<const float> from) {
-  const Vector16 low = LoadVector(from), high = LoadVector(from + 4);
+HADAL_DEVICE Eight EightOf(const Vector16& low, const Vector16& high) {
   Eight result;
   HADAL_UNROLL for (int i = 0; i < 4; ++i) {
     result.v[i] = FloatOf(low.word[i]);
     result.v[i + 4] = FloatOf(high.word[i]);
   }
   return result;
+}
+HADAL_DEVICE Eight LoadEightAligned(DevicePointer<const float> from) {
+  return EightOf(LoadVector(from), LoadVector(from + 4));
 }
 HADAL_DEVICE Eight LoadEightAligned(DevicePointer<const BFloat16> from) {
   const Vector16 all = LoadVector(from);

@@ -35,20 +35,13 @@ HADAL_KERNEL void HADAL_LAUNCH_BOUNDS(kEightThreads) GluBackwardKernel(GluBackwa
   StoreEight<kAligned>(ViewOf<Z>(args.d_gate).row(row) + column, gate, count);
 }
 
-// Calls body(Z(), Y()) for the types of value and of y or dy.
-template <typename Body>
-void WithTypes(Storage value, Storage y, const Body& body) {
-  if (value == Storage::kFloat32) return body(float(), float());
-  WithElement(y, [&]<typename Y>(Y) { body(BFloat16(), Y()); });
-}
-
 }  // namespace
 
 void GluForward(StreamHandle stream, const GluForwardArgs& args) {
   if (args.y.rows == 0) return;
   const bool aligned = InAlignedEights(args.y.columns, {args.value, args.gate, args.y});
   const LaunchShape shape = ShapeOfEights(args.y.rows, args.y.columns);
-  WithTypes(args.value.storage, args.y.storage, [&]<typename Z, typename Y>(Z, Y) {
+  WithElements(args.y.storage, args.value.storage, [&]<typename Y, typename Z>(Y, Z) {
     Launch(stream, shape, aligned ? GluForwardKernel<Z, Y, true> : GluForwardKernel<Z, Y, false>, args);
   });
 }
@@ -57,7 +50,7 @@ void GluBackward(StreamHandle stream, const GluBackwardArgs& args) {
   if (args.dy.rows == 0) return;
   const bool aligned = InAlignedEights(args.dy.columns, {args.dy, args.value, args.gate, args.d_value, args.d_gate});
   const LaunchShape shape = ShapeOfEights(args.dy.rows, args.dy.columns);
-  WithTypes(args.value.storage, args.dy.storage, [&]<typename Z, typename Y>(Z, Y) {
+  WithElements(args.dy.storage, args.value.storage, [&]<typename Y, typename Z>(Y, Z) {
     Launch(stream, shape, aligned ? GluBackwardKernel<Z, Y, true> : GluBackwardKernel<Z, Y, false>, args);
   });
 }

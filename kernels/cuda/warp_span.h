@@ -37,13 +37,7 @@ HADAL_DEVICE WarpSpan ThisWarpSpan(int64_t size) {
 
 // Loads the lane's two runs. REQUIRES: a whole span; 16-byte aligned arrays.
 HADAL_DEVICE Eight LoadRuns(DevicePointer<const float> from, const WarpSpan& span) {
-  const Vector16 low = LoadVector(from + span.run()), high = LoadVector(from + (span.run() + WarpSpan::kElements / 2));
-  Eight result;
-  HADAL_UNROLL for (int i = 0; i < 4; ++i) {
-    result.v[i] = FloatOf(low.word[i]);
-    result.v[i + 4] = FloatOf(high.word[i]);
-  }
-  return result;
+  return EightOf(LoadVector(from + span.run()), LoadVector(from + (span.run() + WarpSpan::kElements / 2)));
 }
 // Stores the lane's two runs, rounded to T. REQUIRES: as LoadRuns.
 template <typename T>

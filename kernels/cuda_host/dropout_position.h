@@ -4,7 +4,6 @@
 #include "kernels/cuda/device_view.h"
 #include "kernels/cuda/dropout.h"
 #include "kernels/cuda_host/launch_device.h"
-#include "runtime/tensor.h"
 
 namespace hadal::cuda {
 

@@ -75,11 +75,11 @@ absl::StatusOr<CheckpointReader> Search(const std::string& run_directory, const 
       "\n  Put a good copy of one in its place; without one, only a new run, in a directory of its own, is left");
 }
 
-}  // namespace
-
 std::string CheckpointPointerPath(const std::string& run_directory, CheckpointPointer pointer) {
   return JoinPath(CheckpointsDirectory(run_directory), pointer == CheckpointPointer::kLatest ? kLatestName : kBestName);
 }
+
+}  // namespace
 
 absl::StatusOr<std::vector<CheckpointEntry>> ListCheckpoints(const std::string& run_directory) {
   const std::string parent = CheckpointsDirectory(run_directory);
@@ -92,8 +92,7 @@ absl::StatusOr<std::vector<CheckpointEntry>> ListCheckpoints(const std::string& 
       entries.push_back({.step = *step, .directory = JoinPath(parent, name)});
     }
   }
-  std::sort(entries.begin(), entries.end(),
-            [](const CheckpointEntry& a, const CheckpointEntry& b) { return a.step < b.step; });
+  std::ranges::sort(entries, {}, &CheckpointEntry::step);
   return entries;
 }
 

@@ -29,7 +29,6 @@ struct CheckpointEntry {
 absl::StatusOr<std::vector<CheckpointEntry>> ListCheckpoints(const std::string& run_directory);
 
 enum class CheckpointPointer { kLatest, kBest };
-std::string CheckpointPointerPath(const std::string& run_directory, CheckpointPointer pointer);
 // Returns the step that RUN/checkpoints/{latest,best} refers to; that checkpoint may have been deleted. Errors:
 // NotFound if the link does not exist, DataLoss if its target is not a checkpoint name; those of files.
 absl::StatusOr<int64_t> ReadCheckpointPointer(const std::string& run_directory, CheckpointPointer pointer);

@@ -1,6 +1,5 @@
 #include "pipeline/checkpoint/checkpoint_manifest.h"
 
-#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -38,9 +37,6 @@ std::string Lines(const Range& range, ToJson&& to_json) {
 
 std::string Quote(const std::string& text) { return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-// Infinity has no JSON form: null.
-Json FiniteOrNull(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
-
 Json ToJson(const DataIdentity& identity) { return {{"samples", identity.samples}, {"crc32c", identity.crc32c}}; }
 
 void AddShuffling(const Shuffling& shuffling, Json& json) {
@@ -70,7 +66,7 @@ Json ProgressToJson(const TrainingProgress& progress) {
       {"samples_seen", progress.samples_seen},
       {"target_tokens_seen", progress.target_tokens_seen},
       {"training_seconds", progress.training_seconds},
-      {"validation_nll", FiniteOrNull(progress.validation_nll)},
+      {"validation_nll", progress.validation_nll},  // infinity: null
       // Older versions read one best, by nll.
       {"best_nll", progress.validation_metric == "nll" && !progress.best.empty() ? Json(progress.best.front().score)
                                                                                  : Json(nullptr)},

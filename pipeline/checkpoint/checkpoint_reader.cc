@@ -194,8 +194,7 @@ const CheckpointReader::Location& CheckpointReader::LocationOf(StateKind kind, i
 }
 
 absl::StatusOr<SafetensorsReader*> CheckpointReader::OpenFile(int32_t file) {
-  const auto found =
-      std::find_if(opened_.begin(), opened_.end(), [&](const OpenedFile& opened) { return opened.file == file; });
+  const auto found = std::ranges::find(opened_, file, &OpenedFile::file);
   if (found != opened_.end()) {
     std::rotate(found, found + 1, opened_.end());
     return opened_.back().reader.get();
@@ -302,9 +301,7 @@ absl::Status CheckpointReader::ReadSlicesHere(std::span<const SliceState> wanted
       reads.push_back({.location = &location, .destination = &destination});
     }
   }
-  std::sort(reads.begin(), reads.end(), [](const Read& a, const Read& b) {
-    return std::pair(a.location->file, a.location->tensor) < std::pair(b.location->file, b.location->tensor);
-  });
+  std::ranges::sort(reads, {}, [](const Read& read) { return std::pair(read.location->file, read.location->tensor); });
   std::vector<float> passing;  // a slice on its way to the device
   for (const Read& read : reads) {
     HADAL_ASSIGN_OR_RETURN(const SafetensorsReader* reader, OpenFile(read.location->file));

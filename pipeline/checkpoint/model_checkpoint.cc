@@ -41,13 +41,9 @@ absl::StatusOr<Vocabulary> ReadVocabulary(CheckpointReader& reader, const std::s
 absl::Status InferenceModel::LoadHere(int beam, const Communicator& communicator, const Stream& stream) {
   HADAL_ASSIGN_OR_RETURN(pipeline_, MakePipelineLayout(plan(), DecodingBatch(beam), {}, communicator.size(), /*rank=*/0,
                                                        {.trains = false}));
-  std::vector<int32_t> sublayers;
-  for (int32_t s = pipeline_.first_sublayer(communicator.rank(), 0);
-       s < pipeline_.last_sublayer(communicator.rank(), 0); ++s) {
-    sublayers.push_back(s);
-  }
   ArenaLayout layout;
-  parameters_ = std::make_unique<ParameterStore>(plan(), std::move(sublayers), Purpose::kInference, layout);
+  parameters_ =
+      std::make_unique<ParameterStore>(plan(), pipeline_.SublayersOf(communicator.rank()), Purpose::kInference, layout);
   HADAL_ASSIGN_OR_RETURN(arena_, Arena::Allocate(layout, stream.device()));
   parameters_->Bind(arena_);
   HADAL_RETURN_IF_ERROR(checkpoint_.ReadWeights(*parameters_, stream));

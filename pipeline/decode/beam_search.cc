@@ -225,8 +225,7 @@ void BeamSearch::Advance(std::span<const Continuations> continuations) {
 std::vector<Hypothesis> BeamSearch::Finished() const {
   std::vector<size_t> order(finished_.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return finished_scores_[a] > finished_scores_[b]; });
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return -finished_scores_[i]; });
   std::vector<Hypothesis> hypotheses;
   for (const size_t f : order) {
     Hypothesis& hypothesis = hypotheses.emplace_back();

@@ -31,7 +31,6 @@
 #include <span>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "pipeline/options/decoder_options.h"
 
 namespace hadal {

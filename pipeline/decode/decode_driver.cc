@@ -139,8 +139,7 @@ DecodeQueue::DecodeQueue(std::vector<int32_t> source_rows, const DecodeCapacity&
                                         capacity.sentences);
   waiting_.resize(sentences);
   std::iota(waiting_.begin(), waiting_.end(), 0);
-  std::stable_sort(waiting_.begin(), waiting_.end(),
-                   [this](int32_t a, int32_t b) { return source_rows_[a] > source_rows_[b]; });
+  std::ranges::stable_sort(waiting_, {}, [this](int32_t s) { return -source_rows_[s]; });
 }
 
 int64_t DecodeQueue::ExpectedRows(int32_t sentence) const {

@@ -25,7 +25,7 @@ Stage::Stage(const ModelPlan& plan, const PipelineLayout& pipeline, int rank, co
              ArenaLayout& layout)
     : plan_(plan),
       stream_(stream),
-      parameters_(plan, Sublayers(pipeline, rank), purpose, layout, UpdatedSlices(plan, pipeline, rank)),
+      parameters_(plan, pipeline.SublayersOf(rank), purpose, layout, UpdatedSlices(plan, pipeline, rank)),
       workspace_(plan, pipeline.capacity, stream, purpose, layout, pipeline.overlap_weight_gradients),
       shared_(plan, pipeline.capacity, purpose, layout) {
   const bool trains = purpose == Purpose::kTraining;
@@ -54,14 +54,6 @@ Stage::Stage(const ModelPlan& plan, const PipelineLayout& pipeline, int rank, co
     chunks_.push_back(std::make_unique<Chunk>(plan, spec, pipeline.capacity, shared_, layout));
   }
   shared_.ReserveRequired(trains ? pipeline.peak_pending[rank] : 0, layout);
-}
-
-std::vector<int32_t> Stage::Sublayers(const PipelineLayout& pipeline, int rank) {
-  std::vector<int32_t> sublayers;
-  for (int c = 0; c < pipeline.shape.chunks; ++c) {
-    for (int32_t s = pipeline.first_sublayer(rank, c); s < pipeline.last_sublayer(rank, c); ++s) sublayers.push_back(s);
-  }
-  return sublayers;
 }
 
 int64_t Stage::graph_bytes() const {

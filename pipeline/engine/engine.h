@@ -69,8 +69,6 @@ class Stage {
   }
 
  private:
-  static std::vector<int32_t> Sublayers(const PipelineLayout& pipeline, int rank);
-
   const ModelPlan& plan_;
   Stream stream_;
   ParameterStore parameters_;

@@ -281,8 +281,7 @@ absl::StatusOr<PipelineLayout> MakeFittingLayout(const ModelPlan& plan, const Ba
     limit -= nearest.bytes - fit.limit();  // other replicas may update more slices
   }
   if (!options.recompute_auto || nearest.bytes > fit.limit()) return DoesNotFit(fit, fitting, fullest, nearest.bytes);
-  HADAL_ASSIGN_OR_RETURN(pipeline, LayoutOfReplica(chosen, pipeline.replica));
-  return pipeline;
+  return LayoutOfReplica(chosen, pipeline.replica);
 }
 
 }  // namespace hadal

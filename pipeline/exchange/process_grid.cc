@@ -68,14 +68,12 @@ std::vector<TransferGroup> TransferGroups(const ModelPlan& plan, const PipelineL
   std::vector<TransferGroup> groups;
   // Both placements number world ranks in ascending order of stages, and of replicas.
   for (int replica = 0; replica < grid.replicas; ++replica) {
-    TransferGroup& group = groups.emplace_back();
-    for (int stage = 0; stage < grid.stages; ++stage) group.ranks.push_back(grid.RankOf(stage, replica));
+    TransferGroup& group = groups.emplace_back(TransferGroup{.ranks = StagesOfReplica(grid, replica)});
     for (const auto& [a, b] : StagePairs(plan, pipeline)) group.pairs.push_back({group.ranks[a], group.ranks[b]});
   }
   for (int stage = 0; stage < grid.stages; ++stage) {
-    TransferGroup& group = groups.emplace_back();
-    group.kind = TransferGroup::Kind::kExchanges;
-    for (int replica = 0; replica < grid.replicas; ++replica) group.ranks.push_back(grid.RankOf(stage, replica));
+    TransferGroup& group = groups.emplace_back(
+        TransferGroup{.ranks = ReplicasOfStage(grid, stage), .kind = TransferGroup::Kind::kExchanges});
     for (int a = 0; a < grid.replicas; ++a) {
       for (int b = a + 1; b < grid.replicas; ++b) {
         if (blocks.Meet(a, b)) group.pairs.push_back({group.ranks[a], group.ranks[b]});

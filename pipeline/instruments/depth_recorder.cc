@@ -185,14 +185,9 @@ DepthRecorder::DepthRecorder(const TrainOptions& options, const ModelPlan& plan,
       plan_(plan),
       engine_(engine),
       collectives_(world, timeout),
+      own_sublayers_(pipeline.SublayersOf(engine.grid().stage())),
       gradients_(plan, pipeline.capacity,
                  {DepthTensor::kOutputGradient, DepthTensor::kNormOutputGradient, DepthTensor::kNormInputGradient}) {
-  const int stage = engine.grid().stage();
-  for (int c = 0; c < pipeline.shape.chunks; ++c) {
-    for (int32_t s = pipeline.first_sublayer(stage, c); s < pipeline.last_sublayer(stage, c); ++s) {
-      own_sublayers_.push_back(s);
-    }
-  }
   update_sizes_.reserve(engine.state().updated().size());
 }
 

@@ -192,6 +192,14 @@ std::vector<double> SublayerCosts(const ModelPlan& plan, const ActivationCapacit
   return costs;
 }
 
+std::vector<int32_t> PipelineLayout::SublayersOf(int rank) const {
+  std::vector<int32_t> sublayers;
+  for (int c = 0; c < shape.chunks; ++c) {
+    for (int32_t s = first_sublayer(rank, c); s < last_sublayer(rank, c); ++s) sublayers.push_back(s);
+  }
+  return sublayers;
+}
+
 int PipelineLayout::RankOfSublayer(int32_t sublayer) const {
   const auto after = std::upper_bound(borders.begin(), borders.end(), sublayer);
   return shape.RankOf(static_cast<int>(after - borders.begin()) - 1);

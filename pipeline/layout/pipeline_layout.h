@@ -92,6 +92,8 @@ struct PipelineLayout {
 
   int32_t first_sublayer(int rank, int chunk) const { return borders[shape.GlobalChunk(rank, chunk)]; }
   int32_t last_sublayer(int rank, int chunk) const { return borders[shape.GlobalChunk(rank, chunk) + 1]; }
+  // The sublayers of a rank's chunks, ascending.
+  std::vector<int32_t> SublayersOf(int rank) const;
   // The number of slots for pending weight halves (schedule.h) that a chunk uses; 0 if its backward is whole.
   int pending_slots(int rank, int chunk) const { return shape.IsFirst(rank, chunk) ? 0 : peak_pending[rank]; }
   // This replica's part of the step's list of micro-batches, and where its groups end in it.

@@ -142,16 +142,14 @@ bool IsTiedTable(const ModelPlan& plan, int32_t parameter) {
 std::vector<OwnedSlice> SlicesOfStage(const ModelPlan& plan, const PipelineLayout& pipeline, int stage) {
   std::vector<OwnedSlice> slices;
   int64_t total = 0;
-  for (int chunk = 0; chunk < pipeline.shape.chunks; ++chunk) {
-    for (int32_t s = pipeline.first_sublayer(stage, chunk); s < pipeline.last_sublayer(stage, chunk); ++s) {
-      const SublayerRecord& sublayer = plan.sublayers[s];
-      for (int32_t p = sublayer.first_parameter; p < sublayer.first_parameter + sublayer.parameters; ++p) {
-        const int64_t elements = plan.parameters[p].elements();
-        for (int64_t slice = 0; slice < SliceCount(plan.parameters[p]); ++slice) {
-          slices.push_back({p, slice, std::min(kSliceElements, elements - slice * kSliceElements)});
-        }
-        total += elements;
+  for (const int32_t s : pipeline.SublayersOf(stage)) {
+    const SublayerRecord& sublayer = plan.sublayers[s];
+    for (int32_t p = sublayer.first_parameter; p < sublayer.first_parameter + sublayer.parameters; ++p) {
+      const int64_t elements = plan.parameters[p].elements();
+      for (int64_t slice = 0; slice < SliceCount(plan.parameters[p]); ++slice) {
+        slices.push_back({p, slice, std::min(kSliceElements, elements - slice * kSliceElements)});
       }
+      total += elements;
     }
   }
   DealStage(plan, total, pipeline.grid.replicas, slices);

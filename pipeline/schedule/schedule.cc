@@ -43,8 +43,7 @@ constexpr Schedule kSchedules[] = {
 };
 
 const Schedule& ScheduleOf(ScheduleKind kind) {
-  const auto* found = std::find_if(std::begin(kSchedules), std::end(kSchedules),
-                                   [kind](const Schedule& schedule) { return schedule.kind == kind; });
+  const auto* found = std::ranges::find(kSchedules, kind, &Schedule::kind);
   HADAL_CHECK(found != std::end(kSchedules));
   return *found;
 }

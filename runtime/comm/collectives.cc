@@ -31,6 +31,14 @@ absl::StatusOr<std::vector<std::string>> ParseEntries(std::string_view entries, 
   return result;
 }
 
+// The status's code as a byte, then the message of an error, or `value`.
+std::string WithCode(const absl::Status& status, const std::string& value) {
+  const char code = static_cast<char>(status.raw_code());
+  return absl::StrCat(absl::string_view(&code, 1), status.ok() ? value : status.message());
+}
+
+}  // namespace
+
 absl::Status SendBytes(Communicator& communicator, std::string_view data, int peer, absl::Duration timeout,
                        std::string_view what) {
   const uint64_t length = data.size();
@@ -40,7 +48,6 @@ absl::Status SendBytes(Communicator& communicator, std::string_view data, int pe
   return communicator.Wait(sent, absl::Now() + timeout, what);
 }
 
-// Appends the received bytes to `data`.
 absl::Status ReceiveBytes(Communicator& communicator, std::string& data, int peer, absl::Duration timeout,
                           std::string_view what) {
   uint64_t length = 0;
@@ -51,14 +58,6 @@ absl::Status ReceiveBytes(Communicator& communicator, std::string& data, int pee
   HADAL_ASSIGN_OR_RETURN(received, communicator.Receive(data.data() + before, length, peer, kBytesTag));
   return communicator.Wait(received, absl::Now() + timeout, what);
 }
-
-// The status's code as a byte, then the message of an error, or `value`.
-std::string WithCode(const absl::Status& status, const std::string& value) {
-  const char code = static_cast<char>(status.raw_code());
-  return absl::StrCat(absl::string_view(&code, 1), status.ok() ? value : status.message());
-}
-
-}  // namespace
 
 absl::Status AsCommonError(absl::Status error) {
   if (!error.ok()) error.SetPayload(kShared, absl::Cord());

@@ -29,6 +29,12 @@ absl::StatusOr<T> AsCommonError(absl::StatusOr<T> result) {
 }
 bool IsCommonError(const absl::Status& error);
 
+// Send `data` to `peer`, and append what `peer` sends to `data`; as blocking as one wait after the other.
+absl::Status SendBytes(Communicator& communicator, std::string_view data, int peer, absl::Duration timeout,
+                       std::string_view what);
+absl::Status ReceiveBytes(Communicator& communicator, std::string& data, int peer, absl::Duration timeout,
+                          std::string_view what);
+
 class Collectives {
  public:
   // `communicator` must outlive the object.

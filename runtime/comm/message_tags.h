@@ -19,7 +19,6 @@ enum MessageTag : int {
   kReplicaResultTag,   // pipeline/exchange/replica_reduction: the owner's result, to the other replicas
   kProfileTag,         // pipeline/exchange/profile_relay: ω of Admin for the next stage (layers/residual_profile.h)
   kDecodeCommandTag,   // pipeline/decode/decode_links: commands of the rank that runs the beam search
-  kTraceTag,           // pipeline/step_tracer: a rank's events to rank 0
   kClockTag,           // pipeline/step_tracer: clock readings
   kMemoryCopyTag,      // pipeline/checkpoint/memory_copies: a rank's file to another host
   kDoctorTag,          // tools/doctor/doctor_probe: measured messages

@@ -131,8 +131,7 @@ absl::StatusOr<CommRequest> NcclCommunicator::Receive(void* data, int64_t capaci
       const int64_t id,
       Post({.data = static_cast<std::byte*>(data), .bytes = capacity_bytes, .peer = peer, .tag = tag}));
   Peer& from = PeerOf(peer);
-  const auto offer =
-      std::find_if(from.offers.begin(), from.offers.end(), [&](const NcclMessage& o) { return o.tag == tag; });
+  const auto offer = std::ranges::find(from.offers, tag, &NcclMessage::tag);
   if (offer == from.offers.end()) {
     from.receives.push_back(id);
   } else {
@@ -166,8 +165,8 @@ absl::Status NcclCommunicator::MoveExchanges() {
 absl::Status NcclCommunicator::Hear(Peer& peer, const NcclMessage& message) {
   switch (message.word) {
     case Word::kOffer: {
-      const auto receive = std::find_if(peer.receives.begin(), peer.receives.end(),
-                                        [&](int64_t id) { return transfers_[id].tag == message.tag; });
+      const auto receive =
+          std::ranges::find(peer.receives, message.tag, [&](int64_t id) { return transfers_[id].tag; });
       if (receive == peer.receives.end()) {
         peer.offers.push_back(message);
         return absl::OkStatus();

@@ -186,8 +186,7 @@ NgramCounts CountNgrams(absl::Span<const int32_t> tokens, int order) {
 }
 
 int64_t CountOf(const NgramCounts& counts, const Ngram& ngram) {
-  const auto at = std::lower_bound(counts.begin(), counts.end(), ngram,
-                                   [](const auto& entry, const Ngram& wanted) { return entry.first < wanted; });
+  const auto at = std::ranges::lower_bound(counts, ngram, {}, &NgramCounts::value_type::first);
   return at != counts.end() && at->first == ngram ? at->second : 0;
 }
 

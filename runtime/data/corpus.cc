@@ -20,13 +20,8 @@ namespace {
 
 constexpr int64_t kMaxManifestBytes = int64_t{64} << 20;
 
-}  // namespace
-
-Corpus::Corpus() : first_sample_(1, 0) {}
-Corpus::Corpus(Corpus&&) noexcept = default;
-Corpus& Corpus::operator=(Corpus&&) noexcept = default;
-Corpus::~Corpus() = default;
-
+// Converts `of_file`, the error of a file that the manifest names (missing, damaged or the wrong one), to a DataLoss
+// error of the corpus.
 absl::Status DamagedCorpus(const absl::Status& of_file, const std::string& manifest_path) {
   const bool wrong_file =
       absl::IsNotFound(of_file) || absl::IsInvalidArgument(of_file) || absl::IsFailedPrecondition(of_file);
@@ -34,6 +29,13 @@ absl::Status DamagedCorpus(const absl::Status& of_file, const std::string& manif
   return DataLossError(of_file.message(), "; ", manifest_path,
                        " names this file: restore it, or run hadal prepare again");
 }
+
+}  // namespace
+
+Corpus::Corpus() : first_sample_(1, 0) {}
+Corpus::Corpus(Corpus&&) noexcept = default;
+Corpus& Corpus::operator=(Corpus&&) noexcept = default;
+Corpus::~Corpus() = default;
 
 absl::StatusOr<Corpus> Corpus::Open(const std::string& prefix, const CorpusShare& share) {
   HADAL_CHECK_GE(share.process, 0);

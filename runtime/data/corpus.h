@@ -112,10 +112,6 @@ class Corpus {
   int64_t size_ = 0;
 };
 
-// Converts `of_file`, the error of a file that the manifest names (missing, damaged or the wrong one), to a DataLoss
-// error of the corpus.
-absl::Status DamagedCorpus(const absl::Status& of_file, const std::string& manifest_path);
-
 struct CorpusWriterOptions {
   std::string prefix;                     // the files are PREFIX.json, PREFIX.00000.shard, …
   VocabularyReference source_vocabulary;  // a file beside the manifest; empty for monolingual text and speech

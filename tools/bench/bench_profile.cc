@@ -214,6 +214,7 @@ class StageProfile {
     }
   }
 
+  // The total time of all sublayers comes from a training step, its distribution from the clock.
   void AddRound(const StepResult& step) {
     SublayerSeconds sum;
     std::map<std::string, SublayerSeconds> kinds;
@@ -256,7 +257,6 @@ class StageProfile {
   std::vector<double> held_, updated_;
 };
 
-// The total time of all sublayers comes from a training step, its distribution from the clock.
 // Seconds of an exchange of `bytes` between ranks 2i and 2i + 1, both ways at once.
 absl::StatusOr<double> ExchangeOnce(Communicator& communicator, std::vector<char>& out, std::vector<char>& in,
                                     int64_t bytes) {

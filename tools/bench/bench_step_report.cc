@@ -117,6 +117,29 @@ void PrintStep(const BenchStepMeasurement& measured, std::ostream& out) {
   out << " launches\n";
 }
 
+// The GEMM limit by the way of running the products that has the lowest median.
+struct FastestLimit {
+  size_t way = 0;              // index in BenchStepMeasurement::ways
+  double seconds = 0;          // median
+  std::vector<double> shares;  // limit seconds / step seconds of each pair, ascending
+};
+
+// REQUIRES: a limit was measured.
+FastestLimit FastestLimitOf(const BenchStepMeasurement& measured) {
+  HADAL_CHECK(!measured.ways.empty());
+  FastestLimit limit;
+  for (size_t way = 0; way < measured.ways.size(); ++way) {
+    const double seconds = Median(measured.limit_seconds[way]);
+    if (way > 0 && seconds >= limit.seconds) continue;
+    limit.way = way;
+    limit.seconds = seconds;
+  }
+  const std::vector<double>& seconds = measured.limit_seconds[limit.way];
+  for (size_t i = 0; i < seconds.size(); ++i) limit.shares.push_back(seconds[i] / measured.step_seconds[i]);
+  std::sort(limit.shares.begin(), limit.shares.end());
+  return limit;
+}
+
 void PrintLimit(const BenchStepMeasurement& measured, std::ostream& out) {
   const FastestLimit limit = FastestLimitOf(measured);
   const char* const what = measured.device.empty() ? "the cores' peak" : "without attention, which is a fused kernel";
@@ -218,21 +241,6 @@ StepFlops StepFlopsOf(const ModelPlan& plan, std::span<const PackedBatch> batche
     }
   }
   return flops;
-}
-
-FastestLimit FastestLimitOf(const BenchStepMeasurement& measured) {
-  HADAL_CHECK(!measured.ways.empty());
-  FastestLimit limit;
-  for (size_t way = 0; way < measured.ways.size(); ++way) {
-    const double seconds = Median(measured.limit_seconds[way]);
-    if (way > 0 && seconds >= limit.seconds) continue;
-    limit.way = way;
-    limit.seconds = seconds;
-  }
-  const std::vector<double>& seconds = measured.limit_seconds[limit.way];
-  for (size_t i = 0; i < seconds.size(); ++i) limit.shares.push_back(seconds[i] / measured.step_seconds[i]);
-  std::sort(limit.shares.begin(), limit.shares.end());
-  return limit;
 }
 
 void PrintBenchStepText(const BenchStepOptions& options, const BenchStepMeasurement& measured, std::ostream& out) {

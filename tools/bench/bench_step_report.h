@@ -69,15 +69,6 @@ struct BenchStepMeasurement {
   std::vector<double> peak_rss_bytes, arena_bytes, plan_bytes;
 };
 
-// The GEMM limit by the way of running the products that has the lowest median.
-struct FastestLimit {
-  size_t way = 0;              // index in BenchStepMeasurement::ways
-  double seconds = 0;          // median
-  std::vector<double> shares;  // limit seconds / step seconds of each pair, ascending
-};
-// REQUIRES: a limit was measured.
-FastestLimit FastestLimitOf(const BenchStepMeasurement& measured);
-
 void PrintBenchStepText(const BenchStepOptions& options, const BenchStepMeasurement& measured, std::ostream& out);
 void PrintBenchStepJson(const BenchStepOptions& options, const BenchStepMeasurement& measured, std::ostream& out);
 

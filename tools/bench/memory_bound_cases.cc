@@ -241,9 +241,7 @@ std::vector<KernelCase> MemoryBoundCases(const KernelShapes& shapes, const Strea
   if (device) AddRowCases(shapes, Storage::kBFloat16, device, cases);
   AddRowCases(shapes, Storage::kFloat32, device, cases);
   AddFlatCases(shapes, device, cases);
-  std::stable_sort(cases.begin(), cases.end(), [](const KernelCase& a, const KernelCase& b) {
-    return std::pair(!a.large, a.kernel) < std::pair(!b.large, b.kernel);
-  });
+  std::ranges::stable_sort(cases, {}, [](const KernelCase& of) { return std::pair(!of.large, of.kernel); });
   return cases;
 }
 

@@ -292,8 +292,7 @@ std::vector<KernelCase> ProductCases(const KernelShapes& shapes, const Stream& s
       }
     }
   }
-  std::stable_sort(cases.begin(), cases.end(),
-                   [](const KernelCase& a, const KernelCase& b) { return a.kernel < b.kernel; });
+  std::ranges::stable_sort(cases, {}, &KernelCase::kernel);
   return cases;
 }
 

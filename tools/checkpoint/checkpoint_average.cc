@@ -13,7 +13,6 @@
 #include "pipeline/checkpoint/checkpoint_reader.h"
 #include "pipeline/checkpoint/model_settings.h"
 #include "runtime/data/input_kind.h"
-#include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
 #include "tools/checkpoint/weights_checkpoint.h"
 #include "tools/output/staged_output.h"
@@ -97,9 +96,8 @@ absl::StatusOr<std::vector<Attachment>> ReadAttachments(CheckpointReader& reader
 
 // The checkpoint of the mean of all weights.
 absl::StatusOr<WeightsCheckpoint> MeanOf(std::vector<CheckpointReader>& readers) {
-  CheckpointReader& newest = *std::max_element(readers.begin(), readers.end(), [](const auto& a, const auto& b) {
-    return a.manifest().progress.step < b.manifest().progress.step;
-  });
+  const auto step_of = [](const CheckpointReader& reader) { return reader.manifest().progress.step; };
+  CheckpointReader& newest = *std::ranges::max_element(readers, {}, step_of);
   WeightsCheckpoint mean = {.manifest = newest.manifest(), .attachments = {}, .what = "averaging", .read = {}};
   mean.manifest.progress.validation_nll = std::numeric_limits<double>::infinity();
   HADAL_ASSIGN_OR_RETURN(mean.attachments, ReadAttachments(newest));
@@ -145,11 +143,9 @@ absl::StatusOr<std::vector<std::string>> SelectCheckpoints(const std::string& ru
         run_directory, candidates.size(), selection.best > 0 ? " with a validation score" : "", wanted));
   }
   if (selection.best > 0) {
-    std::stable_sort(candidates.begin(), candidates.end(),
-                     [](const Candidate& a, const Candidate& b) { return a.order < b.order; });
+    std::ranges::stable_sort(candidates, {}, &Candidate::order);
     candidates.resize(wanted);
-    std::sort(candidates.begin(), candidates.end(),
-              [](const Candidate& a, const Candidate& b) { return a.entry.step < b.entry.step; });
+    std::ranges::sort(candidates, {}, [](const Candidate& candidate) { return candidate.entry.step; });
   }
   std::vector<std::string> directories;
   for (size_t i = candidates.size() - wanted; i < candidates.size(); ++i) {

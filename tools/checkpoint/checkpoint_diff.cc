@@ -79,8 +79,7 @@ absl::StatusOr<Difference> CompareParameter(CheckpointReader& a, CheckpointReade
 }
 
 void PrintDifferences(std::vector<Difference> differences, int64_t lines, std::ostream& out) {
-  std::stable_sort(differences.begin(), differences.end(),
-                   [](const Difference& x, const Difference& y) { return x.relative() > y.relative(); });
+  std::ranges::stable_sort(differences, {}, [](const Difference& difference) { return -difference.relative(); });
   const size_t shown = lines == 0 ? differences.size() : std::min(differences.size(), static_cast<size_t>(lines));
   for (size_t i = 0; i < shown; ++i) {
     const Difference& difference = differences[i];

@@ -40,8 +40,7 @@ absl::Status AppendParameter(CheckpointReader& reader, int32_t p, bool allow_non
   std::vector<float> values;
   for (int64_t slice = 0; slice < parameter.slices(); ++slice) {
     values.resize(static_cast<size_t>(parameter.slice_elements(slice)));
-    SliceState state = {.parameter = p, .slice = slice, .weight = {}, .first_moment = {}, .second_moment = {}};
-    state.weight = Vector(values.data(), static_cast<int64_t>(values.size()));
+    const SliceState state = {.parameter = p, .slice = slice, .weight = {values.data(), std::ssize(values)}};
     HADAL_RETURN_IF_ERROR(reader.ReadSlices({&state, 1}));
     if (!allow_nonfinite) {
       HADAL_RETURN_IF_ERROR(CheckFinite(state, reader.manifest().parameters, reader.directory()));

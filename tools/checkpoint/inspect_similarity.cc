@@ -34,6 +34,14 @@
 namespace hadal {
 namespace {
 
+struct InspectSimilarityOptions {
+  std::string checkpoint;             // a checkpoint, or a run directory
+  std::string data;                   // prefix of a prepared corpus
+  int32_t tokens = 256;               // capacity of each side
+  std::string output = "similarity";  // STEM
+  int32_t threads = 1;
+};
+
 using SimilarityMatrix = std::vector<std::vector<float>>;
 constexpr absl::Duration kTimeout = absl::Seconds(600);
 
@@ -146,6 +154,29 @@ bool IsSimilarity(std::string_view json) {
   return json.starts_with("{\"checkpoint\":") && json.find("\"source_rows\":") != std::string_view::npos;
 }
 
+// Loads the checkpoint, measures, writes STEM.json, and prints the means; the subcommand then lets pyhadal write
+// STEM.html. Errors: those of the checkpoint, the corpus and the files; InvalidArgument if the corpus has other
+// vocabularies, tags or features than the model, or no sentence fits.
+absl::Status RunInspectSimilarity(const InspectSimilarityOptions& options, std::ostream& out) {
+  HADAL_RETURN_IF_ERROR(
+      CheckOutputs({options.output + ".json", options.output + ".html"}, {.inputs = {}, .is_own = IsSimilarity}));
+  HADAL_RETURN_IF_ERROR(CheckCreatable(options.output + ".json"));
+  InProcessWorld alone(1);
+  HADAL_ASSIGN_OR_RETURN(const LayerSimilarity similarity, MeasureCheckpoint(options, alone.communicator(0)));
+  const std::string unique = absl::StrCat(getpid());
+  HADAL_RETURN_IF_ERROR(ReplaceFile(options.output + ".json", ToJson(options, similarity), unique));
+  const auto print = [&out](const char* stack, const SimilarityMatrix& matrix) {
+    if (matrix.size() < 2) return;
+    const SimilarityMeans means = MeansOf(matrix);
+    out << absl::StreamFormat("%s, %d layers: mean cosine %.4f between neighbours, %.4f between any two\n", stack,
+                              matrix.size(), means.neighbours, means.pairs);
+  };
+  print("encoder", similarity.encoder);
+  print("decoder", similarity.decoder);
+  out << "written: " << options.output << ".json\n" << std::flush;
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 SimilarityMeans MeansOf(const std::vector<std::vector<float>>& similarity) {
@@ -174,30 +205,6 @@ absl::StatusOr<LayerSimilarity> MeasureSimilarity(Engine& engine, const PackedBa
                          .decoder = outputs.Similarity(stream, Stack::kDecoder, plan.options.decoder_layers),
                          .source_rows = batch.source_rows(),
                          .target_rows = batch.target_rows()};
-}
-
-absl::Status RunInspectSimilarity(const InspectSimilarityOptions& options, std::ostream& out) {
-  HADAL_RETURN_IF_ERROR(
-      CheckOutputs({options.output + ".json", options.output + ".html"}, {.inputs = {}, .is_own = IsSimilarity}));
-  HADAL_RETURN_IF_ERROR(CheckCreatable(options.output + ".json"));
-  LayerSimilarity similarity;
-  InProcessWorld world(1);
-  HADAL_RETURN_IF_ERROR(world.Run([&](Communicator& communicator) -> absl::Status {
-    HADAL_ASSIGN_OR_RETURN(similarity, MeasureCheckpoint(options, communicator));
-    return absl::OkStatus();
-  }));
-  const std::string unique = absl::StrCat(getpid());
-  HADAL_RETURN_IF_ERROR(ReplaceFile(options.output + ".json", ToJson(options, similarity), unique));
-  const auto print = [&out](const char* stack, const SimilarityMatrix& matrix) {
-    if (matrix.size() < 2) return;
-    const SimilarityMeans means = MeansOf(matrix);
-    out << absl::StreamFormat("%s, %d layers: mean cosine %.4f between neighbours, %.4f between any two\n", stack,
-                              matrix.size(), means.neighbours, means.pairs);
-  };
-  print("encoder", similarity.encoder);
-  print("decoder", similarity.decoder);
-  out << "written: " << options.output << ".json\n" << std::flush;
-  return absl::OkStatus();
 }
 
 void AddInspectSimilarityCommand(Command app, int& exit_code) {

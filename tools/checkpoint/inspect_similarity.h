@@ -9,8 +9,6 @@
 #pragma once
 
 #include <cstdint>
-#include <iosfwd>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -18,14 +16,6 @@
 #include "runtime/data/packed_batch.h"
 
 namespace hadal {
-
-struct InspectSimilarityOptions {
-  std::string checkpoint;             // a checkpoint, or a run directory
-  std::string data;                   // prefix of a prepared corpus
-  int32_t tokens = 256;               // capacity of each side
-  std::string output = "similarity";  // STEM
-  int32_t threads = 1;
-};
 
 struct LayerSimilarity {
   // [layers][layers], symmetric, 1 on the diagonal; empty without that stack.
@@ -43,9 +33,5 @@ SimilarityMeans MeansOf(const std::vector<std::vector<float>>& similarity);
 // Measures the current weights of `engine` on `batch`, with the branch gain of `update` (1-based). Errors: those of
 // Engine::Evaluate. REQUIRES: the engine has the whole model on one rank.
 absl::StatusOr<LayerSimilarity> MeasureSimilarity(Engine& engine, const PackedBatch& batch, int64_t update);
-// Loads the checkpoint, measures, writes STEM.json, and prints the means; the subcommand then lets pyhadal write
-// STEM.html. Errors: those of the checkpoint, the corpus and the files; InvalidArgument if the corpus has other
-// vocabularies, tags or features than the model, or no sentence fits.
-absl::Status RunInspectSimilarity(const InspectSimilarityOptions& options, std::ostream& out);
 
 }  // namespace hadal

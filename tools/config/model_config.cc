@@ -1,6 +1,5 @@
 #include "tools/config/model_config.h"
 
-#include "absl/status/statusor.h"
 #include "layers/method_presets.h"
 #include "layers/model_fields.h"
 #include "runtime/check.h"

@@ -129,7 +129,7 @@ class LineEncoder {
   // Whether to call Encode now.
   bool full() const { return size_ >= kMostLines || bytes_ >= kMostBytes; }
   // Encodes the lines added since the last call. The result is valid until the next Add. Blocking: computes. Errors:
-  // those of TextCodec::Encode and ParseIds.
+  // those of TextCodec::Encode.
   absl::StatusOr<std::span<EncodedLine>> Encode();
 
  private:

@@ -17,8 +17,7 @@ constexpr char kLoad = 'l', kEncode = 'e', kEncodeAlone = 'a', kSpecial = 's', k
 // An answer that begins so is the message of an error.
 constexpr std::string_view kFailed("\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF");
 
-}  // namespace
-
+// Reads a text of kind kIds. Errors: InvalidArgument with the first word that is no id.
 absl::StatusOr<std::vector<int32_t>> ParseIds(std::string_view text, int32_t vocabulary_size) {
   std::vector<int32_t> ids;
   for (const absl::string_view word :
@@ -32,6 +31,8 @@ absl::StatusOr<std::vector<int32_t>> ParseIds(std::string_view text, int32_t voc
   return ids;
 }
 
+}  // namespace
+
 void RemoveEnds(const TextForm& form, std::vector<int32_t>& ids) {
   if (!ids.empty() && ids.back() == form.end_token) ids.pop_back();
   const bool started = form.start_token != form.end_token && !ids.empty() && ids.front() == form.start_token;
@@ -41,8 +42,7 @@ void RemoveEnds(const TextForm& form, std::vector<int32_t>& ids) {
 absl::StatusOr<TextCodec> TextCodec::Open(const Vocabulary& vocabulary, CodecInput kind) {
   std::optional<PythonService> python;
   if (kind == CodecInput::kText && vocabulary.kind() == VocabularyKind::kTokenizer) {
-    HADAL_ASSIGN_OR_RETURN(PythonService started, PythonService::Start("hadal_torch", {"tokenize"}));
-    python.emplace(std::move(started));
+    HADAL_ASSIGN_OR_RETURN(python, PythonService::Start("hadal_torch", {"tokenize"}));
     if (!python->Ask(kLoad + vocabulary.contents()).ok()) return InvalidArgumentError("");
   }
   return TextCodec(vocabulary, kind, std::move(python));

@@ -53,9 +53,6 @@ class TextCodec {
   std::optional<PythonService> python_;
 };
 
-// Reads a text of kind kIds. Errors: InvalidArgument with the first word that is no id.
-absl::StatusOr<std::vector<int32_t>> ParseIds(std::string_view text, int32_t vocabulary_size);
-
 // Removes the start and end tokens of `form` from the ends of `ids`, if they are there: what is made from `ids` adds
 // them again.
 void RemoveEnds(const TextForm& form, std::vector<int32_t>& ids);

@@ -89,8 +89,7 @@ bool SeemsSlow(const std::vector<Finding>& findings) {
 }  // namespace
 
 bool DoctorReport::healthy() const {
-  return std::none_of(findings.begin(), findings.end(),
-                      [](const Finding& finding) { return finding.severity == Severity::kBad; });
+  return std::ranges::find(findings, Severity::kBad, &Finding::severity) == findings.end();
 }
 
 absl::StatusOr<DoctorReport> Examine(Communicator& communicator, const Stream& stream, const ProbeOptions& options,

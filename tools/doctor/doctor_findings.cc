@@ -162,8 +162,7 @@ void RankComparison::Majority(Severity severity, const std::string& what,
   for (const DoctorFacts& facts : ranks_) {
     if (!of_kind || of_kind(facts.rank)) by_value[value(facts)].push_back(facts.rank);
   }
-  const auto most = std::max_element(by_value.begin(), by_value.end(),
-                                     [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  const auto most = std::ranges::max_element(by_value, {}, [](const auto& entry) { return entry.second.size(); });
   for (const auto& [found, ranks] : by_value) {
     if (found == most->first) continue;
     Add(severity, ranks, absl::StrCat("its ", what, " is ", found, "; most ranks have ", most->first, ". ", remedy));
@@ -195,8 +194,7 @@ void RankComparison::Slow(const std::string& what, const std::string& unit, doub
 }
 
 std::vector<Finding> RankComparison::Take() {
-  std::stable_sort(findings_.begin(), findings_.end(),
-                   [](const Finding& a, const Finding& b) { return a.severity > b.severity; });
+  std::ranges::stable_sort(findings_, std::ranges::greater(), &Finding::severity);
   return std::exchange(findings_, {});
 }
 

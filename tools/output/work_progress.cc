@@ -159,8 +159,7 @@ std::string WrapAtWords(std::string_view text, int columns) {
 
 std::string LayOutLine(std::vector<LineSegment> segments, int columns, bool color) {
   while (segments.size() > 1 && LineWidth(segments) > columns) {
-    const auto last = std::max_element(segments.rbegin(), segments.rend(),
-                                       [](const LineSegment& a, const LineSegment& b) { return a.rank < b.rank; });
+    const auto last = std::ranges::max_element(segments.rbegin(), segments.rend(), {}, &LineSegment::rank);
     segments.erase(std::next(last).base());
   }
   if (LineWidth(segments) > columns) {

@@ -39,8 +39,7 @@ std::vector<BatchOptions> Batches(const ModelOptions& model, const BatchOptions&
 }
 
 int64_t LegalCuts(const ModelPlan& model) {
-  return std::count_if(model.sublayers.begin(), model.sublayers.end(),
-                       [](const SublayerRecord& sublayer) { return sublayer.cut_before != 0; });
+  return std::ranges::count_if(model.sublayers, [](const SublayerRecord& s) { return s.cut_before != 0; });
 }
 
 // `value` if the field is kept, else all `values`.

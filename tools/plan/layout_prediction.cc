@@ -184,10 +184,9 @@ class Prediction {
   double MostCalls() const {
     double most = 0;
     for (int stage = 0; stage < pipeline_.shape.stages; ++stage) {
-      const double messages = static_cast<double>(std::count_if(
-          pipeline_.programs[stage].begin(), pipeline_.programs[stage].end(), [](const Instruction& instruction) {
-            return IsSend(instruction.operation) || IsReceive(instruction.operation);
-          }));
+      const auto messages = static_cast<double>(std::ranges::count_if(
+          pipeline_.programs[stage], [](Operation of) { return IsSend(of) || IsReceive(of); },
+          &Instruction::operation));
       most = std::max(most, messages + 4 * rounds_[stage] * pieces_.sum());
     }
     return most;

@@ -90,9 +90,8 @@ void AppendRanking(const LayoutSearch& search, std::string& text) {
 }
 
 const NamedPart& LargestLoss(const LayoutPrediction& layout) {
-  return *std::max_element(std::begin(kParts) + 1, std::end(kParts), [&](const NamedPart& a, const NamedPart& b) {
-    return layout.parts.*a.seconds < layout.parts.*b.seconds;
-  });
+  return *std::ranges::max_element(std::begin(kParts) + 1, std::end(kParts), {},
+                                   [&](const NamedPart& part) { return layout.parts.*part.seconds; });
 }
 
 void AppendMemory(const PlanReport& report, std::string& text) {

@@ -7,25 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/check.h"
+#include "runtime/rank_facts.h"
 
 namespace hadal {
 namespace {
 
-// "0-3,8" of ascending numbers.
-std::string Ranges(const std::set<int>& numbers) {
-  std::string text;
-  for (auto at = numbers.begin(); at != numbers.end();) {
-    const int first = *at;
-    int last = first;
-    while (++at != numbers.end() && *at == last + 1) last = *at;
-    absl::StrAppend(&text, text.empty() ? "" : ",", first);
-    if (last > first) absl::StrAppend(&text, "-", last);
-  }
-  return text;
-}
-
 std::string Counted(const std::string& noun, const std::set<int>& numbers) {
-  return absl::StrCat(noun, numbers.size() == 1 ? " " : "s ", Ranges(numbers));
+  return absl::StrCat(noun, numbers.size() == 1 ? " " : "s ", CpuList({numbers.begin(), numbers.end()}));
 }
 
 // "stages 0-1: replicas 0-1; stage 2: replica 0", stages with the same replicas taken together.

@@ -204,8 +204,6 @@ void AppendDriverMemory(const PlanReport& report, std::string& text) {
   const int connections = NcclConnections(report.model, report.pipeline);
   const int64_t driver = DriverBytes(report.model, report.pipeline);
   const RecordedGraphs graphs = MostGraphsOfARank(report);
-  int64_t fullest = 0;
-  for (const ArenaLayout& layout : report.layouts) fullest = std::max(fullest, LimitedBytes(layout, DeviceKind::kCuda));
   absl::StrAppendFormat(&text, "additional memory on the device: %s (modules %s", HumanBytes(driver),
                         HumanBytes(DriverMemory::kModuleBytes));
   if (report.pipeline.graphs) {
@@ -218,7 +216,7 @@ void AppendDriverMemory(const PlanReport& report, std::string& text) {
   }
   absl::StrAppendFormat(
       &text, "), allowances that were not measured yet: a rank needs a GPU, or a share of one, with %s free\n",
-      HumanBytes(fullest + driver));
+      HumanBytes(report.FullestBytes() + driver));
   if (!report.pipeline.graphs) return;
   absl::StrAppendFormat(&text,
                         "additional memory on the host: at most %s per rank for about %d launches in these graphs, "

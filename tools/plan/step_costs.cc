@@ -15,8 +15,6 @@ LinkRate MakeLink(const config::Link& link) {
           .latency_seconds = kMicro * link.latency_microseconds()};
 }
 
-}  // namespace
-
 absl::StatusOr<Machine> MakeMachine(const config::Machine& description) {
   if (!description.has_memory_gib()) {
     return InvalidArgumentError("memory_gib is not set; give the memory of one device");
@@ -49,6 +47,8 @@ absl::StatusOr<Machine> MakeMachine(const config::Machine& description) {
       .inter_node = MakeLink(description.inter_node()),
       .overlap = description.overlap()};
 }
+
+}  // namespace
 
 absl::StatusOr<Machine> LoadMachine(const std::string& file) {
   config::Machine description;

@@ -57,9 +57,8 @@ struct Machine {
   DeviceKind device() const { return precision == Precision::kBf16 ? DeviceKind::kCuda : DeviceKind::kCpu; }
 };
 
-// Errors: InvalidArgument if the description lacks a required number (memory) or reserves more memory than there is.
-absl::StatusOr<Machine> MakeMachine(const config::Machine& description);
-// Errors: those of LoadMessage (config_loading.h) and MakeMachine, with the file's name.
+// Errors: those of LoadMessage (config_loading.h); InvalidArgument, with the file's name, if the description lacks a
+// required number (memory) or reserves more memory than there is.
 absl::StatusOr<Machine> LoadMachine(const std::string& file);
 
 // Seconds of one micro-batch in one sublayer. The head's forward includes computing its gradients.

@@ -83,8 +83,7 @@ constexpr double kSuspicious = 1.05;  // efficiency
 // More than all of the cores' speed is what row 0 lacks.
 std::string DescribeGain(const ScalingRow& row) {
   std::vector<TimePart> parts(std::begin(kTimeParts), std::end(kTimeParts));
-  std::stable_sort(parts.begin(), parts.end(),
-                   [&](const TimePart& a, const TimePart& b) { return row.causes.*a.seconds < row.causes.*b.seconds; });
+  std::ranges::stable_sort(parts, {}, [&](const TimePart& part) { return row.causes.*part.seconds; });
   std::vector<std::string> gains;
   for (const TimePart& part : parts) {
     if (gains.size() < 3 && row.causes.*part.seconds < -0.01) {
@@ -154,14 +153,11 @@ std::string ToString(ScalingKind kind) {
 
 absl::StatusOr<Scaling> CompareRuns(const std::vector<RunRecord>& runs, const std::vector<RunSummary>& summaries) {
   HADAL_CHECK_EQ(runs.size(), summaries.size());
-  const absl::Status comparable = CheckComparable(runs, summaries);
-  if (!comparable.ok()) return comparable;
+  HADAL_RETURN_IF_ERROR(CheckComparable(runs, summaries));
   std::vector<size_t> order(runs.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return std::pair(runs[a].cores(), -summaries[a].tokens_per_second()) <
-           std::pair(runs[b].cores(), -summaries[b].tokens_per_second());
-  });
+  std::ranges::stable_sort(
+      order, {}, [&](size_t run) { return std::pair(runs[run].cores(), -summaries[run].tokens_per_second()); });
   Scaling scaling;
   const RunSummary& base = summaries[order[0]];
   const int base_cores = runs[order[0]].cores();

@@ -209,10 +209,9 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, absl::StatusOr
   HADAL_ASSIGN_OR_RETURN(const AgreedRun agreed, AgreeOnRun(arguments, prepared, world, collectives, device, sinks));
   const std::unique_ptr<ValidationBleu> bleu = MakeValidationBleu(*prepared, agreed.layout, sinks);
   HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer, MakeTrainer(rank, *prepared, agreed, bleu.get()));
-  if (std::ranges::any_of(agreed.hosts, [&](const std::string& host) { return host != agreed.hosts[0]; })) {
-    if (world.rank() == 0) {
-      sinks.Tell(std::string(absl::StripSuffix(PlacementMap(agreed.layout.pipeline.grid, agreed.hosts), "\n")));
-    }
+  const auto is_other = [&](const std::string& host) { return host != agreed.hosts[0]; };
+  if (world.rank() == 0 && std::ranges::any_of(agreed.hosts, is_other)) {
+    sinks.Tell(std::string(absl::StripSuffix(PlacementMap(agreed.layout.pipeline.grid, agreed.hosts), "\n")));
   }
   HADAL_RETURN_IF_ERROR(
       LoadInitialState(arguments, agreed.resume, agreed.applied_step, *prepared, world.rank(), sinks, *trainer));

@@ -184,12 +184,8 @@ absl::Status RunEmbed(const EmbedOptions& options, std::ostream& out) {
   if (!options.output.empty()) {
     HADAL_RETURN_IF_ERROR(CheckOutput(options.output, {.inputs = {options.input}, .is_own = is_array}));
   }
-  std::string array;
-  InProcessWorld world(1);
-  HADAL_RETURN_IF_ERROR(world.Run([&](Communicator& communicator) -> absl::Status {
-    HADAL_ASSIGN_OR_RETURN(array, Embed(options, communicator, out));
-    return absl::OkStatus();
-  }));
+  InProcessWorld alone(1);
+  HADAL_ASSIGN_OR_RETURN(const std::string array, Embed(options, alone.communicator(0), out));
   if (options.output.empty()) return absl::OkStatus();
   HADAL_RETURN_IF_ERROR(ReplaceFile(options.output, array, absl::StrCat(getpid())));
   out << "written: " << options.output << ", " << HumanCount(std::ssize(array)) << " bytes" << std::endl;

@@ -183,15 +183,12 @@ class Scoring {
       return InvalidArgumentError("the model is a language model and needs no --source; give only --target");
     }
     HADAL_ASSIGN_OR_RETURN(
-        ParallelReader reader,
-        ParallelReader::Open(has_source_ && !features_ ? TextPair{options_.source, options_.target}
-                                                       : TextPair{.target = options_.target,
-                                                                  .text_field = options_.text_field,
-                                                                  .blank_lines = options_.documents}));
-    reader_.emplace(std::move(reader));
-    HADAL_ASSIGN_OR_RETURN(TextCodec codec, TextCodec::Open(checkpoint.target_vocabulary(),
-                                                            options_.ids ? CodecInput::kIds : CodecInput::kText));
-    codec_.emplace(std::move(codec));
+        reader_, ParallelReader::Open(has_source_ && !features_ ? TextPair{options_.source, options_.target}
+                                                                : TextPair{.target = options_.target,
+                                                                           .text_field = options_.text_field,
+                                                                           .blank_lines = options_.documents}));
+    HADAL_ASSIGN_OR_RETURN(
+        codec_, TextCodec::Open(checkpoint.target_vocabulary(), options_.ids ? CodecInput::kIds : CodecInput::kText));
     std::vector<std::string> inputs = features_ ? features_->Files() : std::vector<std::string>();
     inputs.insert(inputs.end(), {options_.source, options_.target});
     return output_.Open(options_.output, inputs, options_.overwrite);

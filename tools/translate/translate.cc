@@ -187,9 +187,7 @@ class Translator {
   // Rank 0: where the vocabulary itself does not turn text into ids and back.
   absl::Status OpenCodec(const Vocabulary& vocabulary) {
     if (!IsMain() || (!options_.ids && vocabulary.kind() != VocabularyKind::kTokenizer)) return absl::OkStatus();
-    HADAL_ASSIGN_OR_RETURN(TextCodec codec,
-                           TextCodec::Open(vocabulary, options_.ids ? CodecInput::kIds : CodecInput::kText));
-    codec_.emplace(std::move(codec));
+    HADAL_ASSIGN_OR_RETURN(codec_, TextCodec::Open(vocabulary, options_.ids ? CodecInput::kIds : CodecInput::kText));
     form_.decode = [this](std::span<const int32_t> tokens) {
       absl::StatusOr<std::string> text = codec_->Decode({tokens.begin(), tokens.end()});
       decoding_.Update(text.status());

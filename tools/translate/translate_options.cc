@@ -10,6 +10,29 @@
 namespace hadal {
 namespace {
 
+void AddBeamOptions(Command command, BeamChoices& choices) {
+  command.AddOption("--beam INT", choices.beam, "Hypotheses kept (default: decode.beam of the checkpoint's config)")
+      .InRange(1, 64);
+  command.AddOption("--length-penalty FLOAT", choices.length_penalty,
+                    "Exponent of the length in the score; higher is longer (default: its decode.length_penalty)");
+  command.AddOption("--max-len-a FLOAT", choices.max_length_a,
+                    "Longest translation: a times the source's tokens + b (default: its decode.max_length_a)");
+  command.AddOption("--max-len-b FLOAT", choices.max_length_b,
+                    "The b of --max-len-a, in tokens (default: its decode.max_length_b)");
+  command.AddOption("--min-len INT", choices.min_length, "Fewest tokens of a translation (default: 1)");
+  command.AddOption("--no-repeat-ngram N", choices.no_repeat_ngram,
+                    "No sequence of N tokens occurs twice; 0: any may (default: its decode.no_repeat_ngram)");
+}
+
+void AddSamplingOptions(Command command, BeamChoices& choices) {
+  command.AddOption("--temperature FLOAT", choices.temperature,
+                    "Draw tokens from the model's distribution; below 1 sharper (default when drawing: 1)");
+  command.AddOption("--top-k INT", choices.top_k, "Draw from the K most likely tokens (default when drawing: 0, all)");
+  command.AddOption("--top-p FLOAT", choices.top_p,
+                    "Draw from the most likely tokens that reach probability P (default when drawing: 1)");
+  command.AddOption("--seed UINT", choices.seed, "Seed of the draws (default: 1)");
+}
+
 // What all commands have.
 void AddSpeedOptions(Command command, TranslateOptions& options) {
   DecoderOptions& decoder = options.decoder;
@@ -139,29 +162,6 @@ absl::StatusOr<BeamOptions> ChosenBeam(const BeamChoices& choices, int32_t nbest
   HADAL_RETURN_IF_ERROR(ValidateBeamOptions(beam));
   if (nbest >= 1 && nbest <= beam.beam) return beam;
   return InvalidArgumentError("--nbest ", nbest, " is outside 1 … beam = ", beam.beam, "; raise --beam");
-}
-
-void AddBeamOptions(Command command, BeamChoices& choices) {
-  command.AddOption("--beam INT", choices.beam, "Hypotheses kept (default: decode.beam of the checkpoint's config)")
-      .InRange(1, 64);
-  command.AddOption("--length-penalty FLOAT", choices.length_penalty,
-                    "Exponent of the length in the score; higher is longer (default: its decode.length_penalty)");
-  command.AddOption("--max-len-a FLOAT", choices.max_length_a,
-                    "Longest translation: a times the source's tokens + b (default: its decode.max_length_a)");
-  command.AddOption("--max-len-b FLOAT", choices.max_length_b,
-                    "The b of --max-len-a, in tokens (default: its decode.max_length_b)");
-  command.AddOption("--min-len INT", choices.min_length, "Fewest tokens of a translation (default: 1)");
-  command.AddOption("--no-repeat-ngram N", choices.no_repeat_ngram,
-                    "No sequence of N tokens occurs twice; 0: any may (default: its decode.no_repeat_ngram)");
-}
-
-void AddSamplingOptions(Command command, BeamChoices& choices) {
-  command.AddOption("--temperature FLOAT", choices.temperature,
-                    "Draw tokens from the model's distribution; below 1 sharper (default when drawing: 1)");
-  command.AddOption("--top-k INT", choices.top_k, "Draw from the K most likely tokens (default when drawing: 0, all)");
-  command.AddOption("--top-p FLOAT", choices.top_p,
-                    "Draw from the most likely tokens that reach probability P (default when drawing: 1)");
-  command.AddOption("--seed UINT", choices.seed, "Seed of the draws (default: 1)");
 }
 
 }  // namespace hadal

@@ -36,10 +36,6 @@ struct BeamChoices {
 // nbest > beam, for choices of beam search when sampling, and for a seed without sampling.
 absl::StatusOr<BeamOptions> ChosenBeam(const BeamChoices& choices, int32_t nbest, const ModelCheckpoint& checkpoint);
 
-// Add the options to a subcommand.
-void AddBeamOptions(Command command, BeamChoices& choices);
-void AddSamplingOptions(Command command, BeamChoices& choices);
-
 // What to do with a sentence that is longer than the model's limit or --longest-source.
 enum class OverLong { kError, kSkip };
 

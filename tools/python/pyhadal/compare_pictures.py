@@ -12,7 +12,7 @@ from typing import Any, Tuple
 
 import numpy as np
 
-from pyhadal.comparison import ComparedRun, Comparison, Entry, Panel
+from pyhadal.comparison import Comparison, Entry, Panel
 from pyhadal.instruments import norm_gradient_ratios
 from pyhadal.plot import Series, lines
 from pyhadal.run import Run

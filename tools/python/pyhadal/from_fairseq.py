@@ -13,7 +13,7 @@ import json
 import re
 import shlex
 import textwrap
-from typing import Any, Callable, Dict
+from typing import Any, Dict
 
 from pyhadal.options import number
 from pyhadal.refusal import Refusal

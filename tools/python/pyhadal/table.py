@@ -8,7 +8,7 @@ import html
 import io
 import re
 import unicodedata
-from typing import Any, Iterable, Sequence, Union
+from typing import Any, Iterable, Union
 
 
 @dataclasses.dataclass(frozen=True)
