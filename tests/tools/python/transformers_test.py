@@ -441,7 +441,8 @@ class LanguageModelTest(Folder):
                  "model": {"type": "WordLevel", "vocab": {word: i for i, word in enumerate(WORDS)}, "unk_token": "word0"}}
         byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
         adds = {"bos_token": "<begin>", "add_bos_token": True}
-        for post_processor, declared, start in ((begins, {}, 47), (None, adds, 47), (byte_level, adds, 47), (None, {}, 46)):
+        llama = {**adds, "tokenizer_class": "LlamaTokenizerFast"}
+        for post_processor, declared, start in ((begins, {}, 47), (None, llama, 47), (byte_level, llama, 47), (None, adds, 46), (None, {}, 46)):
             folder, back = self.changed("llama"), self.folder()
             os.remove(os.path.join(folder, "vocabulary.txt"))
             Path(folder, "tokenizer.json").write_text(json.dumps({**whole, "post_processor": post_processor}), "utf-8")

@@ -48,7 +48,8 @@ def set_vocabulary(folder: str, config: dict[str, Any], plain: PlainModel) -> No
         return next((tokens.index(value) for value in values if value in tokens), None)
 
     added, start = added_tokens(path, contents), named("bos_token")
-    if declared.get("add_bos_token") is True and start is not None and not added:  # transformers 4 adds it when it loads (DeepSeek's)
+    llama = str(declared.get("tokenizer_class")).startswith("LlamaTokenizer")  # transformers 4 then makes the post-processor anew (DeepSeek's)
+    if llama and declared.get("add_bos_token", True) is True and start is not None and not added:
         contents, added = with_first_token(path, contents, start), [start]
     ends = [named("eos_token", "sep_token"), config.get("eos_token_id"), config.get("sep_token_id"), added[-1] if len(added) > 1 else None]
     end = next((i for i in ends if i is not None), None)
