@@ -5,7 +5,7 @@
 # vector. Nothing is printed. With WordPiece, or with the space in the text, the right tokens are left out.
 . "$(dirname "$0")/support.sh"
 packages sentence-transformers==6.2.0 transformers==5.24.0 torch==2.15.0
-HOME=$folder CUDA_VISIBLE_DEVICES='' TQDM_DISABLE=1 check "$python" -W ignore - "$folder/model" <<'PYTHON'
+HOME=$folder CUDA_VISIBLE_DEVICES='' check "$python" -W ignore - "$folder/model" <<'PYTHON'
 import importlib.metadata
 import sys
 
@@ -26,7 +26,8 @@ def byte_level():
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.train_from_iterator(
         [f"query: {word} {word}" for word in words for _ in range(5)],
-        tokenizers.trainers.BpeTrainer(vocab_size=400, special_tokens=["<pad>"], initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+        tokenizers.trainers.BpeTrainer(vocab_size=400, special_tokens=["<pad>"], initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+                                        show_progress=False))
     return tokenizer
 
 
