@@ -242,7 +242,8 @@ class Documents(unittest.TestCase):
         self.prepare("--block", 8, "--end-token", "<s>")
         other = ("train", config, "--set", f'data.train="{self.folder}/corpus/train"', "--init-from", run, "--run-dir", self.folder / "other")
         self.assertIn("was trained with <s> before a text, </s> after it, and data.train has <s> before a text, <s> after it", self.hadal(*other, code=2))
-        self.assertIn("was trained with <s> before", self.hadal(*other, "--accept-changes"))
+        self.hadal(*other, "--accept-changes")
+        self.assertIn("was trained with <s> before", (self.folder / "other/logs/rank_00000.log").read_text())
         none = "/nonexistent"
         ids = self.folder / "ids"
         tokenizer.encode_special_tokens = True

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from typing import Any, Iterable, Iterator
+from typing import Any, Iterable, Iterator, Sequence
 
 _CEILING = 1.25  # times the highest start
 # A curve's pen: flat, upright, from right to down, from down to right, from right to up, from up to right.
