@@ -219,9 +219,9 @@ absl::Status CheckEnds(const TrainArguments& arguments, const FoundCheckpoint& f
                   tokens(model.start_token, model.end_token, model.mask_token), ", and data.train has ",
                   tokens(form.start_token, form.end_token, corpus.mask_token));
   if (arguments.accept_changes) return absl::OkStatus();
-  return InvalidArgumentError(accepted,
-                              ". Prepare the corpus with the model's (hadal prepare --end-token, --mask-token; what is "
-                              "before a text is the tokenizer's), or give --accept-changes.");
+  return InvalidArgumentError(accepted, ". Prepare the corpus as the model's (hadal prepare --tokenizer ",
+                              found.checkpoint.directory,
+                              "/tokenizer.json, --end-token, --mask-token), or give --accept-changes.");
 }
 
 // Returns `found`; a notice of new tokens goes to `growth`. Errors: if its vocabularies do not fit the corpus's, or its
@@ -384,7 +384,7 @@ absl::Status LoadInitialState(const TrainArguments& arguments, const std::string
     if (!growth.empty()) growth = absl::StrCat(found->checkpoint.directory, ": ", growth);
     std::string changes;
     HADAL_RETURN_IF_ERROR(CheckMeaning(arguments, *found, run.config, changes));
-    HADAL_RETURN_IF_ERROR(CheckEnds(arguments, *found, run, changes));
+    if (growth.empty()) HADAL_RETURN_IF_ERROR(CheckEnds(arguments, *found, run, changes));  // else ids have moved
     for (const std::string& notice : {absl::StrCat("weights from ", found->checkpoint.directory), growth,
                                       std::string(absl::StripSuffix(changes, "\n"))}) {
       if (!notice.empty() && warned.insert(notice).second) sinks.Tell(notice);

@@ -229,6 +229,20 @@ class Documents(unittest.TestCase):
         self.assertEqual((self.folder / "back.npy").read_bytes(), (self.folder / "lines.npy").read_bytes())
         self.hadal("train", config, "--init-from", back, "--run-dir", self.folder / "on")
 
+    def test_a_mask_that_moves_with_a_grown_vocabulary_is_no_change(self):
+        config = self.folder / "model.textproto"
+        config.write_text("model { encoder_layers: 1 decoder_layers: 0 d_model: 8 d_ff: 8 heads: 2 max_positions: 16 }\n"
+                          "batch { micro_batches: 1 target_tokens: 32 } stop { steps: 1 }\n")
+        (self.folder / "lines").write_text("a b a b\n" * 20)
+        begin: list = []
+        for name, words in (("one", "ab"), ("two", "cdab")):
+            (self.folder / f"{name}.txt").write_text("".join(f"{word} 1\n" for word in words))
+            self.hadal("prepare", "--monolingual", "--mask-token", "--vocab", self.folder / f"{name}.txt", "--train", self.folder / "lines",
+                       "--out", self.folder / name)
+            self.hadal("train", config, "--set", f'data.train="{self.folder / name}/train"', "--run-dir", self.folder / f"run-{name}", *begin)
+            begin = ["--init-from", self.folder / "run-one"]
+        self.assertIn("2 new tokens: c, d", (self.folder / "run-two/logs/rank_00000.log").read_text())
+
     def test_a_model_scores_and_writes_text_and_ids(self):
         tokenizer = byte_fallback()
         self.save(tokenizer, "</s>")

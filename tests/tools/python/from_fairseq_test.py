@@ -41,8 +41,8 @@ SPEECH = """fairseq-train ${LS_ROOT} --save-dir ${SAVE_DIR} --config-yaml config
 
 
 def fields(command: str, gpus: int = 0) -> dict:
-    options, _, _, visible = from_fairseq.parse(command)
-    conversion = from_fairseq.Conversion(options, gpus or visible)
+    options, _, _ = from_fairseq.parse(command)
+    conversion = from_fairseq.Conversion(options, gpus)
     conversion.convert()
     return conversion.fields
 
@@ -72,6 +72,9 @@ class Conversions(unittest.TestCase):
         self.assertEqual(fields("CUDA_VISIBLE_DEVICES=0,1,2 fairseq-train d -a transformer --update-freq=2")["batch.micro_batches"], 6)
         launched = fields("python -m torch.distributed.launch --nproc_per_node 8 --nnodes=2 $(which fairseq-train) d -a transformer --update-freq [2]")
         self.assertEqual(launched["batch.micro_batches"], 32)
+        for command, count in (("http_proxy=x torchrun --nproc_per_node=gpu --nnodes=1:4 -m fairseq_cli.train d", 1), ("torchrun --nnodes=4 train.py d", 4),
+                               ("CUDA_VISIBLE_DEVICES=0,1 torchrun --nnodes=2 train.py d=1", 4)):
+            self.assertEqual(fields(f"{command} -a transformer")["batch.micro_batches"], count, command)
         self.assertEqual(fields("fairseq-train d --arch transformer --encoder-normalize-before")["model.residual.encoder.norm"], "pre")
         self.assertEqual(fields("fairseq-train d --arch transformer --activation-fn gelu_fast")["model.block.activation"], "gelu_tanh")
         for options, positions in (("--encoder-learned-pos --decoder-learned-pos", "learned"), ("--no-token-positional-embeddings", "none"),

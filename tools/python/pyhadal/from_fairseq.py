@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import shlex
 import textwrap
@@ -319,7 +320,8 @@ class Conversion:
         if self.get("arch", "").startswith("s2t_") and tokens:
             self.fields["batch.source_tokens"] = max(2, tokens // 4)
             self.notes.append("batch.source_tokens: --max-tokens counts frames, four to an encoder row; check batch.target_tokens")
-        launched = self.number("nproc-per-node", int, 0) * self.number("nnodes", int, 1)
+        nodes = [str(self.get(name, 1)) for name in ("nproc-per-node", "nnodes")]  # torchrun's may also be "gpu" and "1:4"
+        launched = math.prod(int(count) for count in nodes if count.isdecimal())
         gpus = self.gpus or self.number("distributed-world-size", int) or launched or 1
         self.fields["batch.micro_batches"] = max(1, gpus * self.number("update-freq", int, 1))
         self.notes.append(f"batch.micro_batches: --update-freq x {gpus} GPU{'s'[:gpus != 1]} (--gpus N says how many the job had)")
@@ -375,8 +377,8 @@ def _architecture(name: str) -> Values:
     return {**_architecture(base), **values}
 
 
-def parse(command: str) -> tuple[Values, list[str], list[str], int]:
-    """Returns options, positional words, unknown options and the number of GPUs in CUDA_VISIBLE_DEVICES (0: not given)."""
+def parse(command: str) -> tuple[Values, list[str], list[str]]:
+    """Returns options, positional words and unknown options. The GPUs of CUDA_VISIBLE_DEVICES are a node's processes."""
     try:
         words = shlex.split(command.replace("\\\n", " "))
     except ValueError as error:
@@ -391,6 +393,8 @@ def parse(command: str) -> tuple[Values, list[str], list[str], int]:
         at += 1
         if word.startswith("CUDA_VISIBLE_DEVICES="):
             gpus = len([device for device in word.split("=", 1)[1].split(",") if device])
+        if word in ("-m", "-u"):  # python's: what follows is a program
+            continue
         if not re.match(r"--?[A-Za-z]", word):
             rest.append(word)
             continue
@@ -407,14 +411,17 @@ def parse(command: str) -> tuple[Values, list[str], list[str], int]:
             value, equals = words[at], "="
             at += 1
         options[name] = value if equals else True
-    hydra = [word for word in rest if re.match(r"\+*[a-z_.]+=|.*(hydra[-_]train(\.py)?|\.ya?ml)$", word)]
+    if gpus:
+        options.setdefault("nproc-per-node", str(gpus))
+    program = re.compile(r"(^|.*[/ ])(fairseq-train|train\.py|fairseq_cli\.train)[)`]*$")
+    begin = next((i + 1 for i, word in enumerate(rest) if program.match(word)), 0)
+    hydra = [word for word in rest if begin == 0 and re.match(r"\+*[a-z_.]+=|.*(hydra[-_]train(\.py)?|\.ya?ml)$", word)]
     if hydra:
         raise Refusal(f"{hydra[0]}: hydra's overrides and YAML files are not read; give them as options of fairseq-train "
                       "(optimization.max_update=9 is --max-update 9, model._name is --arch)")
-    begin = next((i + 1 for i, word in enumerate(rest) if word.rsplit("/", 1)[-1].rstrip(")`") in ("fairseq-train", "train.py")), 0)
     if begin == 0 and "arch" not in options:
         raise Refusal("neither fairseq-train nor --arch is in the command: commands of other programs are not read")
-    return options, rest[begin:], unknown, gpus
+    return options, rest[begin:], unknown
 
 
 def _text(value: Any) -> str:
@@ -465,8 +472,8 @@ def architecture_text(name: str) -> str:
 
 def config_of(command: str, gpus: int = 0) -> str:
     """Returns the config as text, with comments. Errors: Refusal for values that are not numbers and architectures not known."""
-    options, rest, unknown, visible = parse(command)
-    conversion = Conversion(options, gpus or visible)
+    options, rest, unknown = parse(command)
+    conversion = Conversion(options, gpus)
     conversion.convert()
     prepare = [f"{' '.join(rest[:1])} is binarised: prepare its text with hadal prepare (a dict.txt is taken by --source-vocab, --target-vocab)"]
     return "\n".join([
