@@ -67,21 +67,26 @@ class Ladder:
     """The runs that are done, and what trains the others."""
 
     def __init__(self, hadal, folder, path, deadline):
-        self.hadal, self.folder, self.path, self.deadline, self.lock = hadal, folder, path, deadline, threading.Lock()
+        self.hadal, self.folder, self.path, self.deadline = hadal, folder, path, deadline
+        self.lock, self.cores = threading.Lock(), threading.Semaphore(os.cpu_count())
         self.done = {tuple(row["key"]): row for row in map(json.loads, path.read_text().splitlines())} if path.exists() else {}
 
     def nll(self, *key):
         """Held-out nll of the run (method, layers, width, optimizer, exponent, seed); infinity if it failed; None past the deadline."""
         if key not in self.done:
-            if time.time() > self.deadline:
-                return None
-            row = self.train(key)
+            with self.cores:
+                row = self.train(key) if time.time() < self.deadline else None
             if row is None:
                 return None
             with self.lock, self.path.open("a") as file:
                 self.done[key] = row
                 file.write(json.dumps(row) + "\n")
         return self.found()[key]
+
+    def all_done(self, keys):
+        """Whether these runs are done after the call, which trains as many at once as there are cores."""
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            return None not in list(pool.map(lambda key: self.nll(*key), keys))
 
     def train(self, key):
         run = self.folder / "runs" / "-".join(map(str, key))
@@ -125,9 +130,9 @@ class Ladder:
                     break
             if tried.keys() >= set(todo):
                 todo = (min(tried) - 1,) if fails else (best - 1, best + 1)
-            if any(self.nll(*group, exponent, seeds[0]) is None for exponent in todo):
+            if not self.all_done([(*group, exponent, seeds[0]) for exponent in todo]):
                 return None
-        if not fails and any(self.nll(*group, best, seed) is None for seed in seeds[1:]):
+        if not fails and not self.all_done([(*group, best, seed) for seed in seeds[1:]]):
             return None
         return best
 
@@ -174,7 +179,7 @@ def run(ladder):
         order = sorted(LADDER, key=lambda method: ladder.nll(method, layers, width, optimizer, best[method], seeds[0]))
         chosen = dict.fromkeys(("pre_ln", "post_ln", *order[:3]))
         keys = [(method, depth, width, optimizer, best.get(method, best["pre_ln"]), seeds[0]) for depth in DEEPEST for method in chosen]
-        if None in pool.map(lambda key: ladder.nll(*key), keys):
+        if not ladder.all_done(keys):
             print("512 and 1,024 layers: not done; run again to continue")
 
 
