@@ -114,7 +114,7 @@ class FairseqTest(unittest.TestCase):
         def nest(state):
             stack = {"attention_heads": 2, "ffn_embed_dim": 24, "normalize_before": False, "learned_pos": False}
             state["cfg"], state["args"] = {"model": {"encoder": stack, "decoder": argparse.Namespace(**stack), "relu_dropout": 0.3,
-                                                     "max_source_positions": 10**6}}, None
+                                                     "max_source_positions": 512, "max_target_positions": 10**6}}, None
         self.saved(nest)
         model = self.read().model
         self.assertEqual((model["heads"], model["activation_dropout"], model["max_positions"]), (2, 0.3, 65536))

@@ -138,7 +138,7 @@ def read_fairseq(path: str, dictionaries: "list[str]") -> PlainModel:
         bool(args.get("encoder_normalize_before", False)), encoder_layers=layers["encoder"], decoder_layers=layers["decoder"],
         d_model=source.shape[1], d_ff=hidden, heads=int(args["encoder_attention_heads"]), source_vocabulary=source.shape[0],
         target_vocabulary=target.shape[0], sharing=sharing,
-        max_positions=min(MOST_POSITIONS, int(args.get("max_source_positions", 1024))),
+        max_positions=min(MOST_POSITIONS, max(int(args.get(f"max_{side}_positions", 1024)) for side in ("source", "target"))),
         dropout=float(args.get("dropout", 0.1)), attention_dropout=float(args.get("attention_dropout", 0)),
         activation_dropout=float(args.get("activation_dropout") or args.get("relu_dropout") or 0),  # fairseq's older name
         label_smoothing=float(args.get("label_smoothing", 0)))
