@@ -29,7 +29,9 @@ absl::StatusOr<T> AsCommonError(absl::StatusOr<T> result) {
 }
 bool IsCommonError(const absl::Status& error);
 
-// Send `data` to `peer`, and append what `peer` sends to `data`; as blocking as one wait after the other.
+// Send `data` (its length, then its bytes) to `peer`; append what `peer` sends to `data`. Two ranks make these calls
+// and the collectives in the same order. Blocking, up to `timeout` for each of both messages; `what` names the data in
+// errors, which are those of Communicator::Wait.
 absl::Status SendBytes(Communicator& communicator, std::string_view data, int peer, absl::Duration timeout,
                        std::string_view what);
 absl::Status ReceiveBytes(Communicator& communicator, std::string& data, int peer, absl::Duration timeout,

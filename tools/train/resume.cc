@@ -199,8 +199,8 @@ absl::Status CheckMeaning(const TrainArguments& arguments, const FoundCheckpoint
 
 // Refuses a corpus whose texts begin, end or are masked with other tokens than those that the model was trained with,
 // unless the user accepts it; a notice goes to `accepted`.
-absl::Status CheckEnds(const TrainArguments& arguments, const FoundCheckpoint& found, const PreparedRun& run,
-                       std::string& accepted) {
+absl::Status CheckTextTokens(const TrainArguments& arguments, const FoundCheckpoint& found, const PreparedRun& run,
+                             std::string& accepted) {
   if (found.manifest.model_settings.empty()) return absl::OkStatus();  // of an older version
   HADAL_ASSIGN_OR_RETURN(const ModelOptions model, ParseModelSettings(found.manifest.model_settings));
   const CorpusManifest& corpus = run.train->manifest();
@@ -326,7 +326,7 @@ absl::Status LoadInitialState(const TrainArguments& arguments, const std::string
                                     run, model, LoadedState::kAll, growth));
     HADAL_RETURN_IF_ERROR(CheckTrainingData(arguments, found, run));
     std::string changes;
-    HADAL_RETURN_IF_ERROR(CheckEnds(arguments, found, run, changes));
+    HADAL_RETURN_IF_ERROR(CheckTextTokens(arguments, found, run, changes));
     if (!changes.empty()) sinks.Tell(changes);
     // With patience the best model is the result: one that this run has not saved is none.
     TrainingProgress& progress = found.manifest.progress;
@@ -384,7 +384,7 @@ absl::Status LoadInitialState(const TrainArguments& arguments, const std::string
     if (!growth.empty()) growth = absl::StrCat(found->checkpoint.directory, ": ", growth);
     std::string changes;
     HADAL_RETURN_IF_ERROR(CheckMeaning(arguments, *found, run.config, changes));
-    if (growth.empty()) HADAL_RETURN_IF_ERROR(CheckEnds(arguments, *found, run, changes));  // else ids have moved
+    if (growth.empty()) HADAL_RETURN_IF_ERROR(CheckTextTokens(arguments, *found, run, changes));  // else ids have moved
     for (const std::string& notice : {absl::StrCat("weights from ", found->checkpoint.directory), growth,
                                       std::string(absl::StripSuffix(changes, "\n"))}) {
       if (!notice.empty() && warned.insert(notice).second) sinks.Tell(notice);
