@@ -89,20 +89,28 @@ class Conversions(unittest.TestCase):
             self.assertEqual(found[field], value, field)
         found = fields("fairseq-train d --arch transformer --save-interval-updates 0 --validate-interval-updates 0")
         self.assertFalse({"checkpoint.every_steps", "validation.every_steps"} & found.keys(), "0: by epochs")
+        for options, rate in (("", (286000, 1e-4, 1e-7)), (" --lr-period-updates 270000 --t-mult 2 --lr-shrink 0.75 --warmup-init-lr -1", (286000, 1e-4, 1e-4)),
+                              (" --max-update 0 --lr-period-updates 1000 --min-lr 0", (17000, 0, 1e-7))):
+            found = fields(LANGUAGE_MODEL + options)
+            self.assertEqual(found["learning_rate.schedule"], "cosine")
+            self.assertEqual(tuple(found[field] for field in ("stop.steps", "learning_rate.end_rate", "learning_rate.warmup_initial_rate")), rate, options)
+            self.assertNotIn("the rate falls", config_of(LANGUAGE_MODEL + options))
+        self.assertIn("the rate falls until stop.steps, not for 26000 updates", config_of(LANGUAGE_MODEL + " --lr-period-updates 1e4"))
         self.assertEqual([fields(SPEECH)[f"batch.{side}_tokens"] for side in ("source", "target")], [10000, 40000])
 
     def test_nothing_is_dropped_silently(self):
         text = config_of(LANGUAGE_MODEL)
-        for part in ("# not carried over:", "--optimizer nag: only Adam", "--lr-scheduler cosine: inverse_sqrt, polynomial_decay, fixed; the rate is constant here", "--no-decoder-final-norm",
-                     "# unknown options:\n#   - --min-lr", "--sample-break-mode", "hadal train … --run-dir DIR", "--stop-min-lr: not there"):
+        for part in ("# not carried over:", "--optimizer nag: only Adam", "--no-decoder-final-norm", "--sample-break-mode", "hadal train … --run-dir DIR", "--stop-min-lr: not there"):
             self.assertIn(part, text)
         self.assertNotIn("--ddp-backend", text)
         text = config_of("fairseq-train d --arch transformer --adaptive-softmax-cutoff 9,99 --share-all-embeddings --adaptive-input "
                          "--adaptive-input-cutoff 9,99 --tie-adaptive-weights")
         for part in ("--share-all-embeddings beside", "--adaptive-input: input and softmax share"):
             self.assertIn(part, text)
-        text = config_of("fairseq-train data --arch transformer --activation-fn tanh --decoder-embed-dim 256 --new-flag --lr 0.1,0.2")
-        for part in ("--activation-fn tanh", "--decoder-embed-dim 256", "--new-flag", "--lr of each epoch"):
+        text = config_of("fairseq-train data --arch transformer --activation-fn tanh --decoder-embed-dim 256 --new-flag --lr 0.1,0.2 "
+                         "--lr-scheduler tri_stage")
+        for part in ("--activation-fn tanh", "--decoder-embed-dim 256", "# unknown options:\n#   - --new-flag", "--lr of each epoch",
+                     "--lr-scheduler tri_stage: inverse_sqrt, polynomial_decay, cosine, fixed; the rate is constant"):
             self.assertIn(part, text)
 
     def test_mistakes_are_refused(self):

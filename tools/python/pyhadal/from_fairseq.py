@@ -104,9 +104,11 @@ OPTIONS_OF_CODE = {
     "tie-adaptive-weights": "always, with \"all\"", "tie-adaptive-proj": "always, with \"all\"",
     "conv-kernel-sizes": "5,5 alone", "optimizer": "Adam alone", "adam-betas": "`optimizer.beta1`, `beta2`; fairseq's default is 0.9, 0.999",
     "lr": "`learning_rate.peak`",
-    "lr-scheduler": "`learning_rate.schedule`: inverse_sqrt, polynomial_decay, fixed (\"constant\")",
+    "lr-scheduler": "`learning_rate.schedule`: inverse_sqrt, polynomial_decay, cosine, fixed (\"constant\")",
+    "min-lr": "`learning_rate.end_rate`, of cosine", "lr-period-updates": "`stop.steps` less the warm-up: cosine has one period",
+    "t-mult": "cosine has one period", "lr-shrink": "cosine has one period",
     "warmup-updates": "`learning_rate.warmup_updates`",
-    "warmup-init-lr": "`learning_rate.warmup_initial_rate`, 0 in fairseq where not given", "total-num-update": "`stop.steps`",
+    "warmup-init-lr": "`learning_rate.warmup_initial_rate`; fairseq's default is 0, of cosine --min-lr", "total-num-update": "`stop.steps`",
     "criterion": "label_smoothed_cross_entropy; cross_entropy and adaptive_loss set `model.label_smoothing` 0",
     "label-smoothing": "`model.label_smoothing`",
     "max-tokens": "`batch.source_tokens`, `target_tokens`: of one micro-batch, without padding; of speech a quarter of the frames",
@@ -292,7 +294,7 @@ class Conversion:
 
     def rate(self) -> None:
         schedule = self.get("lr-scheduler", "fixed")
-        names = {"inverse_sqrt": "inverse_sqrt", "polynomial_decay": "polynomial", "fixed": "constant"}
+        names = {"inverse_sqrt": "inverse_sqrt", "polynomial_decay": "polynomial", "cosine": "cosine", "fixed": "constant"}
         peak = self.number("lr", float)
         if peak is not None:
             self.fields["learning_rate.peak"] = peak
@@ -306,9 +308,15 @@ class Conversion:
         if schedule == "inverse_sqrt":
             start = self.number("warmup-init-lr", float, 0.0)
             self.fields["learning_rate.warmup_initial_rate"] = max(0.0, start)
-        steps = self.number("total-num-update", int)
-        if schedule == "polynomial_decay" and steps and steps != self.fields.setdefault("stop.steps", steps):
-            self.missing.append(f"--total-num-update {steps}: the rate falls until stop.steps")
+        steps = self.number("total-num-update", int) if schedule == "polynomial_decay" else None
+        if schedule == "cosine":
+            lowest, start, period = (self.number(name, float, -1.0) for name in ("min-lr", "warmup-init-lr", "lr-period-updates"))
+            self.fields["learning_rate.end_rate"] = max(0.0, lowest)
+            if warmup:
+                self.fields["learning_rate.warmup_initial_rate"] = max(0.0, lowest if start < 0 else start)
+            steps = int(warmup + period) if period > 0 else None
+        if steps and steps != self.fields.setdefault("stop.steps", steps):
+            self.missing.append(f"the rate falls until stop.steps, not for {steps} updates")
 
     def batch(self) -> None:
         tokens = self.number("max-tokens", int)
