@@ -25,7 +25,7 @@ absl::Status ValidateBeamOptions(const BeamOptions& options) {
   if (!options.sampling) return absl::OkStatus();
   const DrawOptions& sampling = *options.sampling;
   if (!(sampling.temperature > 0 && std::isfinite(sampling.temperature))) {
-    return refuse("temperature", sampling.temperature, "the finite numbers above 0; greedy search is --beam 1");
+    return refuse("temperature", sampling.temperature, "the finite numbers above 0; --top-k 1 is greedy search");
   }
   if (sampling.top_k < 0) return refuse("top-k", sampling.top_k, "0 (all tokens) and up");
   if (!(sampling.top_p > 0 && sampling.top_p <= 1)) return refuse("top-p", sampling.top_p, "0 < p ≤ 1");

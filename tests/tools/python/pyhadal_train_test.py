@@ -2,10 +2,12 @@
 
 import argparse
 import contextlib
+import copy
 import ctypes
 import glob
 import io
 import os
+import pickle
 import re
 import signal
 import stat
@@ -98,7 +100,11 @@ class ConfigTest(unittest.TestCase):
         self.assertFalse(hasattr(config.model, "dropuot"))
         with self.assertRaisesRegex(pyhadal.Refusal, "model is a group"):
             config.model = 3
-        config.model.heads = 7
+        with self.assertRaisesRegex(pyhadal.Refusal, r"optimizer.frozen = \[\{'a'\}\] is not allowed; give list\[str\]"):
+            config.optimizer.frozen = [{"a"}]
+        other = copy.copy(config)
+        other.model.heads, config.model.heads = 8, 7
+        self.assertEqual(other.model.heads, 8)
         with self.assertRaisesRegex(pyhadal.Refusal, "model.heads = 7 is not allowed; it must divide model.d_model = 192"):
             config.resolved()
 
@@ -160,7 +166,7 @@ class TrainTest(unittest.TestCase):
         for side, lines in (("de", sources), ("en", targets)):
             Path(self.path(f"text.{side}")).write_text("".join(line + "\n" for line in lines), "utf-8")
         kinds = [((self.path("text.de"), self.path("text.en")), ""), (pandas.DataFrame({"source": sources, "target": targets}), ""),
-                 (pandas.DataFrame({"en": targets, "de": sources}), "de-en"),
+                 (pandas.DataFrame({"en": targets, "de": sources}), "de-en"), (pandas.DataFrame(PAIRS), "0-1"),
                  (Table(translation=[{"de": source, "en": target} for source, target in PAIRS]), "de-en"),
                  ({"en": targets, "de": sources, "text": targets}, "de-en"),
                  (Stream({"source": source, "target": target} for source, target in PAIRS), "")]
@@ -178,6 +184,8 @@ class TrainTest(unittest.TestCase):
         for frame in (pandas.DataFrame([["a", "b", "c"]], columns=["de", "en", "de"]), pandas.DataFrame({"text": ["a"]})):
             with self.assertRaisesRegex(pyhadal.Refusal, "needs the columns de and en, each once; there are "):
                 pyhadal.prepare(frame, direction="de-en", out=self.path("none"))
+        with self.assertRaisesRegex(pyhadal.Refusal, "text.de is a file, and a list holds texts; give files as"):
+            pyhadal.prepare([self.path("text.de"), self.path("text.en")], out=self.path("none"))
         with self.assertRaisesRegex(pyhadal.Refusal, "not expected: .*did you mean --vocab-size"):
             pyhadal.prepare(PAIRS, out=self.path("none"), vocab_sizee=100)
         with self.assertRaisesRegex(pyhadal.Refusal, "data/train.json already exists"):
@@ -193,6 +201,10 @@ class TrainTest(unittest.TestCase):
             self.assertIn(word, picture._repr_svg_())
         self.assertIn("<html", Path(self.run_.report(self.path("page.html"))).read_text("utf-8"))
         self.assertEqual(sum(each.numel() for each in self.run_.model().parameters()), self.run_._events["run"][0]["parameters"])
+        with contextlib.closing(pyhadal.Run(self.run_.checkpoints["path"].iloc[-1])) as checkpoint:
+            wanted = checkpoint.translate(["eins"])
+            with contextlib.closing(pickle.loads(pickle.dumps(checkpoint))) as other:  # of a run whose program is alive
+                self.assertEqual(other.translate(["eins"]), wanted)
 
     def call_one_program(self, run, ask, wanted):
         """Calls ask(place) 1,000 times: the answers are wanted[place], and come from one program that does not grow. Returns its service."""
@@ -216,14 +228,18 @@ class TrainTest(unittest.TestCase):
                                     capture_output=True, text=True).stdout.splitlines()
         self.assertEqual(self.run_.translate(sources, max_len_b=9), wanted)
         service = self.call_one_program(self.run_, lambda place: self.run_.translate(sources[place:place + 1], max_len_b=9)[0], wanted)
-        with self.assertRaisesRegex(pyhadal.Refusal, r"has \d+ tokens, more than 63; that is the model's limit"):
-            self.run_.translate(["eins " * 100], max_len_b=9)
+        with self.assertRaisesRegex(pyhadal.Refusal, r"^text 70 has \d+ tokens, more than 63; that is the model's limit"):
+            self.run_.translate([*["eins"] * 70, "eins " * 100], max_len_b=9)
         self.assertFalse(service.alive)
         self.assertEqual(self.run_.translate(["eins"], max_len_b=9), wanted[-1:])
         service, = self.run_._services.values()
         with mock.patch.object(service, "_ask_batch", side_effect=KeyboardInterrupt), self.assertRaises(KeyboardInterrupt):
             self.run_.translate(["eins"], max_len_b=9)
         self.assertFalse(service.alive, "it would answer the next call with what this one asked for")
+        with self.assertRaisesRegex(pyhadal.Refusal, "text 1 is no str: None"):
+            self.run_.translate(["eins", None])
+        with self.assertRaisesRegex(pyhadal.Refusal, "out is of the command alone"):  # the answers would never come
+            self.run_.translate(["eins"], out=self.path("out"))
         with self.assertRaisesRegex(pyhadal.Refusal, "text 0 has a line end"):
             self.run_.translate(["a\nb"])
         with self.assertRaisesRegex(pyhadal.Refusal, "'eins' is one text; give a list"):
@@ -247,6 +263,8 @@ class TrainTest(unittest.TestCase):
         self.addCleanup(run.close)
         shown = program.run(["score", run.path, "--target", self.path("t")])
         self.assertEqual([f"{row.log_probability:.6f}\t{row.tokens}" for row in run.score(targets).itertuples()], shown.splitlines())
+        with self.assertRaisesRegex(pyhadal.Refusal, "is a language model and needs no --source"):
+            run.score(targets, sources)
         drawn = run.sample(["one", ""], count=2, max_len=5)
         self.assertEqual([len(found) for found in drawn], [2, 2])
         self.assertTrue(all(text.startswith("one") for text in drawn[0]), drawn)
@@ -285,6 +303,11 @@ class TrainTest(unittest.TestCase):
         with self.assertRaisesRegex(pyhadal.JobError, r"^model.heads = 7 is not allowed; it must divide model.d_model = 32\n  config:") as caught:
             pyhadal.train(pyhadal.Config(SMALL, {"model.heads": 7}), self.corpus, run_dir=self.path("bad"), ranks=2)
         self.assertEqual(caught.exception.exit_code, 2)
+        found = program.failure("train", "\n".join(["-" * 74, "mpirun has detected", "an attempt", "-" * 74, ""]), 1)
+        self.assertEqual(str(found), "hadal train ended with exit code 1: mpirun has detected\nan attempt")
+        with mock.patch.dict(os.environ, HADAL="/usr/bin/env"):  # all programs that it starts use this Python
+            os.environ.pop("HADAL_PYTHON", None)
+            self.assertIn(f"HADAL_PYTHON={sys.executable}\n".encode(), program.start([], stdout=subprocess.PIPE).communicate()[0])
         with self.assertRaisesRegex(pyhadal.JobError, "cannot make directory /proc/x"):
             pyhadal.train(pyhadal.Config(SMALL), self.corpus, run_dir="/proc/x")
 

@@ -76,8 +76,9 @@ class PlainModel:
         return default
 
 
-def read_plain(path: str) -> PlainModel:
+def read_plain(path: "str | os.PathLike[str]") -> PlainModel:
     """Reads NAME.safetensors with NAME.json and the vocabularies beside it."""
+    path = os.fspath(path)
     settings = path.removesuffix(".safetensors") + ".json"
     facts = parse_json(settings, read_bytes(settings))
     model, vocabularies = facts.pop("model"), {}
@@ -92,8 +93,9 @@ def read_plain(path: str) -> PlainModel:
     return plain
 
 
-def write_plain(path: str, plain: PlainModel) -> None:
+def write_plain(path: "str | os.PathLike[str]", plain: PlainModel) -> None:
     """Writes what read_plain reads."""
+    path = os.fspath(path)
     write_safetensors(path, plain.weights)
     for name, contents in plain.vocabularies.items():
         with open(os.path.join(os.path.dirname(path), name), "wb") as file:

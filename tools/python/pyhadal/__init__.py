@@ -19,6 +19,8 @@ Refusal                     raised for errors that the user can fix; has the pro
 
 Install it in a virtual environment, from the top of a clone, with the program on PATH:
 `python3 -m venv ~/hadal-python; . ~/hadal-python/bin/activate; pip install 'tools/python[runs]'`.
+Type checkers and editors know the fields of a config by fields.pyi, which a wheel has; else write it:
+`python3 -m pyhadal.schema > "$(python3 -c 'import pyhadal; print(pyhadal.__path__[0])')/fields.pyi"`.
 docs/python.md has all of it. `python3 -m pyhadal --help` is the command line that `hadal report` and others start. pandas, matplotlib,
 jinja2, tqdm and torch are imported when they are used.
 """

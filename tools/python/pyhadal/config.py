@@ -98,6 +98,9 @@ class Config(RunConfig):
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __copy__(self) -> "Config":
+        return Config(self)
+
     def __str__(self) -> str:
         """The text of its .textproto."""
         return "# proto-message: hadal.config.RunConfig\n" + as_text(self.values())

@@ -82,6 +82,8 @@ def _files(text: Any, direction: str, path: str) -> "tuple[list[str], str]":
     with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
         for number, row in enumerate(_rows(text, direction)):
             this = "texts" if isinstance(row, str) else "pairs"
+            if number == 0 and isinstance(row, str) and os.path.isfile(row):
+                raise Refusal(f"{row} is a file, and a list holds texts; give files as (SOURCE, TARGET), or one alone with direction or monolingual")
             if kind not in ("", this):
                 raise Refusal(f"row {number} is of {this}, those before are of {kind}; give pairs or texts")
             kind = this
@@ -101,7 +103,7 @@ def _rows(text: Any, direction: str) -> "Iterator[str | list[str]]":
         if any(columns.count(name) != 1 for name in wanted):
             raise Refusal(f"a table needs the columns {' and '.join(wanted)}{'' if direction else ' or text'}, each once; there are "
                           f"{', '.join(columns)}: name two in direction, as \"de-en\"")
-        table = [text[name] for name in wanted]
+        table = [text[next(each for each in named if str(each) == name)] for name in wanted]  # a header of pandas may be numbers
         lengths = [len(column) for column in table if hasattr(column, "__len__")]
         if len(set(lengths)) > 1:
             raise Refusal(f"the columns {' and '.join(wanted)} have {' and '.join(map(str, lengths))} rows; a table has as many of each")
@@ -113,8 +115,8 @@ def _rows(text: Any, direction: str) -> "Iterator[str | list[str]]":
             row = found if len(found) > 1 else found[0] if isinstance(found[0], (str, dict)) else None
         pair = isinstance(row, list) and len(row) == 2
         if not all(isinstance(side, str) for side in (row if pair else [row])):
-            raise Refusal(f"row {number} is not a source and a target, and no text: {str(given)[:80]}; leave out rows with missing values, and "
-                          "make other values str")
+            raise Refusal(f"row {number} is not a source and a target, and no text: {str(given)[:80]}; leave out rows with missing values, "
+                          "make other values str, and name other keys than source and target in direction, as \"de-en\"")
         yield row
 
 

@@ -86,7 +86,10 @@ class Group:
             return
         value = plain(value)
         if not field.accepts(value):
-            check(as_text({path: value}))
+            try:
+                check(as_text({path: value}))
+            except TypeError:  # no JSON: a set, a Decimal, None within a list …
+                raise Refusal(f"{path} = {value!r} is not allowed; give {field.annotation()}") from None
         for other in field.excludes:
             self._values.pop(self._path + other, None)
         self._values[path] = field.type(value) if field.type in (bool, float) and isinstance(value, int) else value

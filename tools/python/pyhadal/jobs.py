@@ -45,11 +45,13 @@ def train(config: "Config | Path", corpus: "Corpus | Path | None" = None, *, run
 
     A run that is there is resumed from its newest checkpoint. An interrupt (Ctrl-C, a notebook's stop) saves, then raises
     KeyboardInterrupt; the same call resumes it. A second interrupt does not wait for the save, a third kills the job. If
-    this process ends in any way, the job saves and ends.
+    this process ends in any way, the job saves and ends. A call in another thread gets no interrupt: Python raises it in the main thread.
 
     Raises JobError, with the program's last line and exit code: a bad config, a directory that another run is using, a full disk,
     a lost rank (after the supervisor's restarts), numbers that are not finite.
     """
+    if ranks < 1:
+        raise Refusal(f"ranks = {ranks} is not allowed; it must be 1 or more")
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "config.textproto")
         with_corpus(config, corpus).write(file)

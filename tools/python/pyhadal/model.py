@@ -9,6 +9,7 @@ import tempfile
 from typing import TYPE_CHECKING, Any, Sequence
 
 from pyhadal import program
+from pyhadal.group import plain
 from pyhadal.packages import require
 from pyhadal.refusal import Refusal
 from pyhadal.service import Service
@@ -19,10 +20,14 @@ if TYPE_CHECKING:
 
 
 def listed(texts: "Sequence[str]") -> "list[str]":
-    """The texts as a list. Raises Refusal for one text alone, whose letters it would be."""
+    """The texts as a list. Raises Refusal for one text alone, whose letters it would be, and for what is no text."""
     if isinstance(texts, str):
         raise Refusal(f"{texts[:40]!r} is one text; give a list of texts")
-    return list(texts)
+    found = list(texts)
+    for number, text in enumerate(found):
+        if not isinstance(text, str):
+            raise Refusal(f"text {number} is no str: {text!r:.40}")
+    return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,20 +47,25 @@ def flags(options: "dict[str, Any]") -> "list[str]":
     words: "list[str]" = []
     for name, value in options.items():
         option = "--" + name.rstrip("_").replace("_", "-")
-        for each in value if isinstance(value, (list, tuple)) else [value]:
+        found = plain(value)
+        for each in map(plain, found if isinstance(found, list) else [found]):
             if each is True:
                 words.append(option)
             elif each is not None and each is not False:
-                words += [option, os.fspath(each) if hasattr(each, "__fspath__") else str(each)]
+                words += [option, str(each)]
     return words
 
 
 class ModelCommands:
     """What the run's model computes: that of its best checkpoint, else its newest. Each kind of call with each set of options keeps a
     program alive, which holds the model; `close` ends all of them. Options are those of the command with `_` for `-`, as `beam=8,
-    max_len_b=20, threads=2`: `hadal translate --help` lists them."""
+    max_len_b=20, threads=2`: `hadal translate --help` lists them; not those that name files of texts."""
 
     path: str
+
+    def __getstate__(self) -> "dict[str, Any]":
+        """Without the programs: a copy, as another process's, starts its own."""
+        return {name: value for name, value in self.__dict__.items() if name != "_services"}
 
     def hypotheses(self, sentences: "Sequence[str]", *, nbest: int = 1, **options: Any) -> "list[list[Hypothesis]]":
         """Translates sentences: for each, in order, at most `nbest` hypotheses, best first; none for an empty sentence.
@@ -127,9 +137,12 @@ class ModelCommands:
                  for each in json.loads(answer)["hypotheses"]] for answer in answers]
 
     def _service(self, command: str, options: "dict[str, Any]", inputs: "Sequence[str]" = ()) -> Service:
+        if files := sorted({"buffer", "input", "out", "prefix", "source", "target"} & options.keys()):
+            raise Refusal(f"{files[0]} is of the command alone; here texts and answers are lists")
         services: "dict[Any, Service]" = self.__dict__.setdefault("_services", {})
         words = (*flags(options), self.path)
-        service = services.get((command, words))
+        key = (command, tuple(inputs), words)
+        service = services.get(key)
         if service is None or not service.alive:
-            service = services[command, words] = Service(command, words, inputs)
+            service = services[key] = Service(command, words, inputs)
         return service

@@ -58,8 +58,7 @@ def run(arguments: Sequence[str], text: str = "", show: bool = False) -> str:
 
     Raises Refusal with the program's message and exit code if it fails. An interrupt ends the program.
     """
-    process = start(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT if show else subprocess.PIPE,
-                    env={"HADAL_PYTHON": sys.executable, **os.environ})  # for commands that start Python themselves
+    process = start(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT if show else subprocess.PIPE)
     try:
         lines: "list[bytes]" = []
         for line in process.stdout or [] if show else []:
@@ -84,7 +83,9 @@ _BOUND = ("import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15)\n"
 def start(arguments: Sequence[str], bound: bool = True, **options: Any) -> "subprocess.Popen[bytes]":
     """Starts `hadal ARGUMENTS` in a session of its own: a terminal's Ctrl-C and a notebook's interrupt do not reach it. `bound`: it gets
     SIGTERM when the thread that started it ends. `options`: of subprocess.Popen."""
-    words = [sys.executable or os.path.realpath("/proc/self/exe"), "-I", "-S", "-c", _BOUND, str(os.getpid())] if bound else []
+    python = sys.executable or os.path.realpath("/proc/self/exe")
+    words = [python, "-I", "-S", "-c", _BOUND, str(os.getpid())] if bound else []
+    options.setdefault("env", {"HADAL_PYTHON": python, **os.environ})  # for commands that start Python themselves
     return subprocess.Popen([*words, find(), *arguments], start_new_session=True, **options)
 
 
@@ -96,6 +97,8 @@ def failure(command: str, said: str, code: int) -> Refusal:
     lines = said.strip().splitlines()
     last = max((number for number, line in enumerate(lines) if _PREFIX.match(line)), default=None)
     if last is None:
+        if lines and not lines[-1].strip("-"):  # mpirun's message is between two such lines
+            lines = [re.split(r"(?m)^-+$", said.strip())[-2].strip()]
         ended = f"ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
         message = ": ".join([f"hadal {command} {ended}", *lines[-1:]])
     else:

@@ -53,9 +53,9 @@ def _pandas() -> Any:
     return pandas
 
 
-def read_metrics(run: str, event: str = "step") -> "pandas.DataFrame":
+def read_metrics(run: "str | os.PathLike[str]", event: str = "step") -> "pandas.DataFrame":
     """The events of one kind in RUN/metrics.jsonl, a row each. null becomes NaN; doubles keep their bits."""
-    return _frame([row for row in read_events(run) if row.get("event") == event])
+    return _frame([row for row in read_events(os.fspath(run)) if row.get("event") == event])
 
 
 def _frame(rows: "list[dict[str, Any]]", columns: "list[str] | None" = None) -> "pandas.DataFrame":
@@ -145,7 +145,9 @@ class Picture:
         return self.svg
 
     def save(self, path: "str | os.PathLike[str]") -> None:
-        """Writes a .svg. Raises Refusal for a file that is there and is not hadal's."""
+        """Writes a .svg. Raises Refusal for another ending, and for a file that is there and is not hadal's."""
+        if not os.fspath(path).endswith(".svg"):
+            raise Refusal(f"{os.fspath(path)}: pictures are SVG; choose a name that ends with .svg")
         check_outputs([os.fspath(path)])
         write_whole(os.fspath(path), self.svg)
 
@@ -155,12 +157,13 @@ class Run(ModelCommands):
     make another Run to see what came later."""
 
     def __init__(self, path: "str | os.PathLike[str]"):
-        """`path`: the directory, or its metrics.jsonl. Raises Refusal if there is no such file, and no job was submitted for it."""
+        """`path`: the directory, or its metrics.jsonl; or a checkpoint, of a run or imported, for its model alone. Raises Refusal if
+        there is no such file, and no job was submitted for it."""
         path = os.path.normpath(os.fspath(path))
         self.path = os.path.dirname(path) or "." if os.path.isfile(path) else path
         self.name = os.path.basename(os.path.abspath(self.path))
         self.metrics_path = path if os.path.isfile(path) else os.path.join(path, "metrics.jsonl")
-        if not os.path.isfile(self.metrics_path) and not os.path.isfile(self.path + ".textproto"):
+        if not any(map(os.path.isfile, (self.metrics_path, self.path + ".textproto", os.path.join(self.path, "manifest.json")))):
             raise Refusal(f"{self.metrics_path}: no such file; is {self.path} a run directory?")
 
     def __repr__(self) -> str:

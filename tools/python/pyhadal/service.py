@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 import tempfile
 import threading
@@ -26,6 +27,7 @@ class Service:
         """`inputs`: the options that name an input each, as ("--source", "--target"); none: lines go to standard input."""
         self._command = command
         self._lock = threading.Lock()
+        self._lines = 0  # of each input, that earlier calls wrote
         self._log: "IO[bytes]" = tempfile.TemporaryFile()
         words = [command, *arguments, "--buffer", str(BATCH)]
         pipes = [os.pipe() for _ in inputs]
@@ -55,6 +57,7 @@ class Service:
             except BaseException:  # an interrupt, too: what the program has not yet answered would answer the next call
                 self.close()
                 raise
+            self._lines += -(-len(columns[0]) // BATCH) * BATCH
             return answers
 
     def _ask_batch(self, columns: "list[Sequence[str]]") -> "list[str]":
@@ -73,7 +76,9 @@ class Service:
         if not answers[-1]:
             code = self._process.wait()
             self._log.seek(0)
-            raise program.failure(self._command, self._log.read().decode("utf-8", "replace"), code)
+            found = program.failure(self._command, self._log.read().decode("utf-8", "replace"), code)
+            words = re.sub(r"^(standard input:|/dev/fd/\d+:|line )(\d+)(?=[ :])", lambda at: f"text {int(at[2]) - 1 - self._lines}", str(found))
+            raise Refusal(words, found.exit_code)
         return [answer.decode("utf-8", "replace").rstrip("\n") for answer in answers[:count]]
 
     @property
