@@ -38,7 +38,7 @@ def set_vocabulary(folder: str, config: dict[str, Any], plain: PlainModel) -> No
         return
     if not os.path.exists(path):
         raise Refusal(f"{folder} has no tokenizer.json, so its vocabulary is not known; AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER) "
-                      "writes one")
+                      "writes one; compare its ids with those of tokenizer.model (docs/interchange.md)")
     contents = fill_tokenizer(path, read_bytes(path), model["target_vocabulary"])
     tokens, declared = parse_vocabulary(path, contents).tokens, read_json(folder, "tokenizer_config.json") or {}
 
