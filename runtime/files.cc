@@ -320,7 +320,12 @@ absl::Status MakeDirectories(const std::string& path) {
     if (mkdir(prefix.c_str(), 0777) != 0) {
       const int error = errno;
       struct stat info;
-      if (stat(prefix.c_str(), &info) != 0) return ErrnoStatus(error, "make directory", prefix);
+      if (stat(prefix.c_str(), &info) != 0) {
+        if (error != EEXIST) return ErrnoStatus(error, "make directory", prefix);
+        return FailedPreconditionError(
+            "cannot make directory ", prefix,
+            ": it is a symbolic link to a place that is not there; mount its disk, or make it");
+      }
       if (end == std::string::npos && !S_ISDIR(info.st_mode)) return ErrnoStatus(EEXIST, "make directory", path);
     }
     if (end == std::string::npos) return absl::OkStatus();

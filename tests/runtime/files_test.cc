@@ -268,6 +268,9 @@ TEST(FilesTest, TheDirectoryThatCannotBeMadeIsNamed) {
   const absl::Status status = MakeDirectories(directory / "file/below/deeper");
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("cannot make directory " + (directory / "file/below") + ": "));
+  ASSERT_EQ(symlink("unmounted", (directory / "link").c_str()), 0);
+  EXPECT_THAT(std::string(MakeDirectories(directory / "link/below").message()),
+              HasSubstr("link to a place that is not there"));
 }
 
 TEST(FilesTest, NewFilesHaveThePermissionsThatTheUmaskLeaves) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -162,6 +163,11 @@ absl::Status AverageCheckpoints(const std::vector<std::string>& inputs, const st
   HADAL_RETURN_IF_ERROR(WriteWeightsCheckpoint(std::move(mean), staged, directory));
   out << "wrote " << directory << ", the mean of " << inputs.size() << " checkpoints:\n";
   for (const std::string& input : inputs) out << "  " << input << "\n";
+  const auto seed_of = [](const CheckpointReader& reader) { return reader.manifest().progress.seed; };
+  if (std::ranges::adjacent_find(readers, std::ranges::not_equal_to(), seed_of) != readers.end()) {
+    out << "warning: these runs have different seeds; if they began from different weights, the mean is worse than "
+           "each: compare them with `hadal score`\n";
+  }
   return absl::OkStatus();
 }
 

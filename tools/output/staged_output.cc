@@ -33,10 +33,6 @@ bool IsRun(const std::string& directory) {
          PathExists(JoinPath(CheckpointsDirectory(directory), kAttemptName));
 }
 
-bool IsCheckpoint(const std::string& directory) {
-  return PathExists(JoinPath(directory, kManifestName)) && PathExists(JoinPath(directory, RankFileName(0)));
-}
-
 absl::Status Foreign(const std::string& path, const OutputRules& rules) {
   return AlreadyExistsError(path, " already exists; ", rules.remedy);
 }
@@ -142,6 +138,10 @@ absl::Status RenameNew(const std::string& from, const std::string& to) {
 }
 
 }  // namespace
+
+bool IsCheckpoint(const std::string& directory) {
+  return PathExists(JoinPath(directory, kManifestName)) && PathExists(JoinPath(directory, RankFileName(0)));
+}
 
 absl::Status CheckPlace(const std::string& path) {
   std::error_code error;

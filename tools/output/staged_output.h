@@ -36,6 +36,8 @@ struct OutputRules {
   const char* remedy = "remove it, or choose another --out";  // of AlreadyExists
 };
 
+// Whether the directory is itself a checkpoint.
+bool IsCheckpoint(const std::string& directory);
 // Checks the place of an output file or folder alone (InvalidArgument, as above).
 absl::Status CheckPlace(const std::string& path);
 // Checks a file by all rules.

@@ -18,7 +18,6 @@
 #include "runtime/status_macros.h"
 #include "tools/config/nearest_name.h"
 #include "tools/config/resolved_config.h"
-#include "tools/output/staged_output.h"
 #include "tools/train/resume.h"
 
 namespace hadal {
@@ -38,7 +37,7 @@ std::string CommandText(const TrainArguments& arguments) {
 // and the effective --resume for all ranks.
 absl::Status DecideAlone(const TrainArguments& arguments, const TrainOptions& options, ModelPlan plan,
                          const Device* device, const Stream& stream, TrainingSinks& sinks, RankSetup& facts) {
-  HADAL_RETURN_IF_ERROR(CheckPlace(arguments.run_directory));
+  HADAL_RETURN_IF_ERROR(CheckRunDirectory(arguments.run_directory));
   if (!arguments.take_over) {
     // The other ranks wait meanwhile.
     HADAL_ASSIGN_OR_RETURN(facts.predecessor, FindPredecessor(arguments.run_directory, kOwnerSilence,

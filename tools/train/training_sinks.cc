@@ -19,6 +19,7 @@
 #include "tools/config/resolved_config.h"
 #include "tools/output/metrics_jsonl.h"
 #include "tools/output/progress.h"
+#include "tools/output/staged_output.h"
 #include "tools/output/tensorboard.h"
 #include "tools/output/trace_writer.h"
 #include "tools/output/work_progress.h"
@@ -89,6 +90,12 @@ absl::Status FollowConfig(const TrainArguments& arguments, const CorpusShare& sh
 }
 
 }  // namespace
+
+absl::Status CheckRunDirectory(const std::string& directory) {
+  if (!IsCheckpoint(directory)) return CheckPlace(directory);
+  return InvalidArgumentError("--run-dir ", directory, " is a checkpoint, which nothing may change; to start from its ",
+                              "weights, give --init-from ", directory, " and another --run-dir");
+}
 
 absl::Status TrainingSinks::OpenLog() {
   HADAL_ASSIGN_OR_RETURN(log_, RankLog::Open(JoinPath(run_directory_, kLogsName), identity_.rank));
@@ -161,7 +168,8 @@ absl::Status TrainingSinks::Finish(std::string_view reason) {
 }
 
 void TrainingSinks::LogEnd(int exit_code, const absl::Status& end) {
-  const bool may_open = !absl::IsAborted(end) && (exit_code != kExitUsage || PathExists(run_directory_));
+  const bool may_open = !absl::IsAborted(end) && (exit_code != kExitUsage || PathExists(run_directory_)) &&
+                        CheckRunDirectory(run_directory_).ok();
   if (log_ == nullptr && may_open) OpenLog().IgnoreError();  // the log is optional: the user sees the message
   ReportEnd(exit_code);
   if (log_ != nullptr) log_->Say(absl::StrCat("end: exit code ", exit_code, end.ok() ? "" : ": ", end.message()));

@@ -25,6 +25,9 @@
 
 namespace hadal {
 
+// Checks the place of a run directory. Errors: InvalidArgument for a checkpoint, and those of CheckPlace.
+absl::Status CheckRunDirectory(const std::string& directory);
+
 class TrainingSinks {
  public:
   // Open sets the stage, the replica and the attempt of `identity`, and the numbers of stages and replicas.
@@ -49,9 +52,9 @@ class TrainingSinks {
   // Reports the end of the run, for `reason`, to all sinks and flushes all files.  Errors: the first write error.
   absl::Status Finish(std::string_view reason);
   // Logs the process's exit code and last message, and reports the exit code to a supervisor; must be the last call. If
-  // Open was not called, first opens the log and writes the earlier messages, except in two cases: a usage error
-  // (kExitUsage) creates no run directory, and an attempt that another one has kept out (`end` is Aborted) writes
-  // nothing there.
+  // Open was not called, first opens the log and writes the earlier messages, except in three cases: a usage error
+  // (kExitUsage) creates no run directory, an attempt that another one has kept out (`end` is Aborted) writes nothing
+  // there, and nothing is written where no run directory may be (CheckRunDirectory).
   void LogEnd(int exit_code, const absl::Status& end);
 
  private:

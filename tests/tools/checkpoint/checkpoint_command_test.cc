@@ -385,6 +385,15 @@ TEST_F(CheckpointAverageTest, OneCheckpointDoesNotCountTwice) {
   EXPECT_FALSE(PathExists(run_ / "mean"));
 }
 
+TEST_F(CheckpointAverageTest, RunsWithDifferentSeedsAreWarnedOf) {
+  EXPECT_THAT(Output(0, {"average", steps_[0], steps_[1], "--out", run_ / "same"}), Not(HasSubstr("warning")));
+  CheckpointManifest manifest = CheckpointReader::Open(steps_[0])->manifest();
+  manifest.progress.seed = 7;
+  SetContents(steps_[0] + "/manifest.json", manifest.ToString());
+  EXPECT_THAT(Output(0, {"average", steps_[0], steps_[1], "--out", run_ / "mean"}),
+              HasSubstr("warning: these runs have different seeds"));
+}
+
 TEST_F(CheckpointAverageTest, SaysWhichOfARunItLeavesOut) {
   std::filesystem::remove(steps_[3] + "/rank_00001.safetensors");
   const std::string outcome = Output(0, {"average", run_.path(), "--last", "2", "--out", run_ / "last"});

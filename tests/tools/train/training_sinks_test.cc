@@ -45,6 +45,19 @@ TEST_F(TrainingSinksTest, AConfigErrorIsLoggedInARunDirectoryThatIsThere) {
   EXPECT_THAT(Log(), HasSubstr("Z end: exit code 2: model.heads = 7 is not allowed\n"));
 }
 
+TEST_F(TrainingSinksTest, NothingIsLoggedInACheckpointOrAmongARunsFiles) {
+  std::filesystem::create_directories(run() + "/tb");
+  SetContents(run() + "/manifest.json", "{}");
+  SetContents(run() + "/rank_00000.safetensors", "");
+  EXPECT_THAT(std::string(CheckRunDirectory(run()).message()), HasSubstr("give --init-from " + run()));
+  sinks_.LogEnd(kExitUsage, CheckRunDirectory(run()));
+  EXPECT_FALSE(std::filesystem::exists(run() + "/logs"));
+  std::filesystem::rename(run() + "/manifest.json", run() + "/metrics.jsonl");
+  TrainingSinks({.rank = 3, .ranks = 8}, run() + "/tb").LogEnd(kExitUsage, CheckRunDirectory(run() + "/tb"));
+  EXPECT_TRUE(std::filesystem::is_empty(run() + "/tb"));
+  EXPECT_EQ(CheckRunDirectory(run()), absl::OkStatus());
+}
+
 TEST_F(TrainingSinksTest, WhereNothingCanBeWrittenNothingIs) {
   SetContents(run(), "a file");
   sinks_.LogEnd(kExitError, absl::ResourceExhaustedError("the GPU is full"));
