@@ -71,7 +71,7 @@ std::vector<NcclSetting> NcclSettings(const char* const* environment, std::span<
   std::set<std::string> names;
   const auto add = [&](const std::string& variable, const std::string& file) {
     const size_t end = variable.find('=');
-    if (end == std::string::npos || variable.starts_with('#') || !names.insert(variable.substr(0, end)).second) return;
+    if (end == std::string::npos || !names.insert(variable.substr(0, end)).second) return;
     settings.push_back({.variable = variable, .file = file});
   };
   for (; *environment != nullptr; ++environment) add(*environment, "");

@@ -57,6 +57,7 @@ TEST(JobReport, OfAScriptWithSeveralRunsTheEndIsTheLastRuns) {
   EXPECT_EQ(report.start, 0);
   EXPECT_EQ(report.saved, 20);
   EXPECT_FALSE(report.ended || report.saved_at_end);
+  EXPECT_TRUE(ParseJobReport("start 0 /a\nend 85\nend 6\n").saved_at_end) << "one rank has saved";
 }
 
 TEST(JobReport, TheFailureIsTheLeastCodeThatIsOne) {

@@ -115,11 +115,16 @@ TEST(TransportChoice, WhatNcclsFilesSetCountsBehindTheEnvironment) {
               AllOf(HasSubstr("NCCL_MAX_CTAS=16 in " + files[2]), HasSubstr("set NCCL_MAX_CTAS=4 for the run")));
   environment[2] = "NCCL_MAX_CTAS=4";
   EXPECT_EQ(NcclRefusal(NcclSettings(environment, files)), "");
+  SetContents(files[2], "CUDA_DEVICE_MAX_CONNECTIONS=32\n");  // CUDA reads no such file
+  const char* without[] = {"PATH=/bin", nullptr};
+  EXPECT_THAT(NcclRefusal(NcclSettings(without, files)), HasSubstr("CUDA_DEVICE_MAX_CONNECTIONS is not set"));
 }
 
 TEST(TransportChoice, NcclsOwnFileReplacesTheHomes) {
   ASSERT_EQ(setenv("NCCL_CONF_FILE", "/there/nccl.conf", 1), 0);
   EXPECT_THAT(NcclFiles(), ElementsAre("/there/nccl.conf", "/etc/nccl.conf"));
+  ASSERT_EQ(setenv("NCCL_CONF_FILE", "", 1), 0);
+  EXPECT_THAT(NcclFiles(), ElementsAre(EndsWith("/.nccl.conf"), "/etc/nccl.conf"));
   unsetenv("NCCL_CONF_FILE");
   EXPECT_THAT(NcclFiles(), ElementsAre(EndsWith("/.nccl.conf"), "/etc/nccl.conf"));
 }

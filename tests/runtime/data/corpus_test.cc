@@ -129,6 +129,10 @@ TEST_F(CorpusTest, StatisticsCountWhatIsThere) {
   EXPECT_EQ(statistics.target_unknown, 2);
   EXPECT_EQ(statistics.longest_source, 4);
   EXPECT_EQ(statistics.longest_target, 3);
+  const CorpusStatistics tagged =
+      Store({{.source = {5}, .target = {5, 6}}, {.prefix = {3}, .source = {5}, .target = {5}}}).statistics;
+  EXPECT_EQ(tagged.source_unknown, 1) << "a prefix counts";
+  EXPECT_EQ(tagged.longest_target, 2) << "not the last one's";
 }
 
 TEST_F(CorpusTest, AMonolingualCorpusHasTargetsAlone) {

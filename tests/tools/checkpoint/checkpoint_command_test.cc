@@ -74,6 +74,11 @@ TEST_F(CheckpointCommandTest, LsShowsARunWithItsMarksAndItsDamage) {
   EXPECT_THAT(outcome, Not(testing::ContainsRegex("step_0000000[57][^\n]*best")));
   // No score, and three ranks' files, a vocabulary, the manifest.
   EXPECT_THAT(outcome, testing::ContainsRegex("step_00000007 +6 +1\\.25 +- +[0-9]+ +5  20"));
+  int64_t bytes = 0;
+  for (const auto& file : std::filesystem::directory_iterator(run_ / "checkpoints/step_00000007")) {
+    bytes += file.path().filename() == "manifest.json" ? 0 : static_cast<int64_t>(file.file_size());
+  }
+  EXPECT_THAT(outcome, HasSubstr(" " + std::to_string(bytes) + "      5  20"));
   EXPECT_EQ(Checkpoint({"ls", run_ / "checkpoints"}).out, outcome);
   EXPECT_EQ(Output(0, {"ls", run_.path(), "--parameters"}).find(outcome + "  "), 0u) << "then the parameters";
   EXPECT_THAT(Output(0, {"ls", run_.path(), "--parameters"}), HasSubstr("\n  encoder.layers.0.fc1.weight [6, 4]\n"));
@@ -217,7 +222,15 @@ TEST_F(CheckpointCommandTest, ExportTakesTheBestOfARunAsTranslateDoes) {
   SaveStep({.step = 6, .validation_nll = 3.25, .is_best = true});
   SaveStep({.step = 7});
   ASSERT_EQ(Checkpoint({"export", run_.path(), "--out", run_ / "out/model.safetensors"}).exit_code, 0);
-  EXPECT_EQ(nlohmann::json::parse(Contents(run_ / "out/model.json"))["step"], 6);
+  const auto settings = nlohmann::json::parse(Contents(run_ / "out/model.json"));
+  EXPECT_EQ(settings["step"], 6);
+  EXPECT_EQ(settings["validation_nll"], 3.25);
+  CheckpointManifest manifest = CheckpointReader::Open(directory_)->manifest();
+  manifest.progress.updates_before = 100;
+  SetContents(directory_ + "/manifest.json", manifest.ToString());
+  ASSERT_EQ(Checkpoint({"export", directory_, "--out", run_ / "out/grown.safetensors"}).exit_code, 0);
+  EXPECT_EQ(nlohmann::json::parse(Contents(run_ / "out/grown.json"))["update"], 104)
+      << "by which BranchNorm's gain grows";
 }
 
 // The rows of DLCL's weights, parameters of their own, as one lower-triangular matrix.
@@ -278,6 +291,7 @@ TEST_F(CheckpointCommandTest, ARunWithoutAWholeCheckpointSaysWhatIsLeftToDo) {
   std::filesystem::remove(directory_ + "/rank_00001.safetensors");
   EXPECT_THAT(Error(3, {"export", run_.path(), "--out", run_ / "model.safetensors"}),
               HasSubstr("rank_00001.safetensors is missing\n  Put a good copy of one in its place"));
+  EXPECT_EQ(Checkpoint({"ls", run_.path(), "--parameters"}).exit_code, 3) << "whose parameters?";
 }
 
 TEST_F(CheckpointCommandTest, AFailedExportLeavesNothing) {
@@ -328,6 +342,7 @@ TEST_F(CheckpointAverageTest, AveragesGivenCheckpoints) {
   EXPECT_EQ(reader->manifest().attachments.size(), 1u);
   EXPECT_EQ(Checkpoint({"export", out, "--out", run_ / "m/mean.safetensors"}).exit_code, 0);
   EXPECT_THAT(Error(2, {"average", steps_[0], "--out", out}), HasSubstr("already exists"));
+  EXPECT_EQ(Checkpoint({"average", out, steps_[3], "--out", run_ / "again"}).exit_code, 0) << "an attempt of its own";
 }
 
 TEST_F(CheckpointAverageTest, ModelsOfDifferentVocabulariesOrParametersHaveNoAverage) {
@@ -355,6 +370,16 @@ TEST_F(CheckpointAverageTest, ModelsOfDifferentVocabulariesOrParametersHaveNoAve
   const auto other = Save(committer, state, {}).value();
   EXPECT_THAT(Error(2, {"average", steps_[0], other.directory, "--out", run_ / "mean"}),
               HasSubstr(other.directory + ": its model differs from that of"));
+  const auto set_inputs = [](const std::string& directory, const InputKind& inputs) {
+    CheckpointManifest manifest = CheckpointReader::Open(directory)->manifest();
+    manifest.inputs = inputs;
+    SetContents(directory + "/manifest.json", manifest.ToString());
+  };
+  set_inputs(steps_[0], {.tags = "none"});
+  set_inputs(steps_[1], {.tags = "deepnet"});
+  set_inputs(steps_[2], {.tags = "none", .frame_width = 80});
+  EXPECT_THAT(Error(2, {"average", steps_[0], steps_[1], "--out", run_ / "mean"}), HasSubstr("the preset deepnet"));
+  EXPECT_THAT(Error(2, {"average", steps_[0], steps_[2], "--out", run_ / "mean"}), HasSubstr("80 filters"));
 }
 
 TEST_F(CheckpointAverageTest, WhatIsWrittenIsOnTheDevice) {
@@ -383,6 +408,10 @@ TEST_F(CheckpointAverageTest, OneCheckpointDoesNotCountTwice) {
   EXPECT_THAT(Error(2, {"average", steps_[0], steps_[3], latest, "--out", run_ / "mean"}),
               HasSubstr(steps_[3] + " and " + latest + " are the same checkpoint, of step 40"));
   EXPECT_FALSE(PathExists(run_ / "mean"));
+  const TemporaryDirectory elsewhere;
+  CheckpointCommitter committer = SmallCommitter(elsewhere.path());
+  const std::string other = Save(committer, state_, {.step = 40}).value().directory;
+  EXPECT_EQ(Checkpoint({"average", steps_[3], other, "--out", run_ / "mean"}).exit_code, 0) << "of another run";
 }
 
 TEST_F(CheckpointAverageTest, RunsWithDifferentSeedsAreWarnedOf) {

@@ -51,6 +51,7 @@ TEST_F(ConfigOriginTest, TheLastFileStandsBeforeTheFirst) {
   const std::string base = File("base.textproto", "model { heads: 8 }");
   const std::string more = File("more.textproto", "model { heads: 2 }");
   EXPECT_EQ(Explained("model.heads", {base, more}, {}), "model.heads\n  " + more + ":1:9: model.heads = 2");
+  EXPECT_EQ(Explained("Set model.heads.", {more}, {}), "Set model.heads.\n  " + more + ":1:9: model.heads = 2");
 }
 
 TEST_F(ConfigOriginTest, WhatNobodySetSaysItsDefault) {

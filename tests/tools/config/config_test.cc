@@ -146,6 +146,10 @@ TEST(ResolvedConfig, DerivedValuesAreCommentsWithTheirReason) {
   EXPECT_THAT(text, HasSubstr("  warmup_fraction: 0.1\n"));
   EXPECT_THAT(text, HasSubstr("  # validation: not set\n"));
   EXPECT_THAT(text, HasSubstr("  split: [3, 9]\n"));
+  EXPECT_THAT(Resolved("learning_rate { schedule: \"wsd\" warmup_updates: 9 decay_fraction: 0.2 } stop { steps: 3000 } "
+                       "model { residual { method: \"branchnorm\" branch_growth: \"sigmoid\" } }"),
+              AllOf(HasSubstr("# decay_updates: 600  (from decay_fraction 0.2 of 3000 steps)\n"),
+                    ::testing::ContainsRegex("# growth_steepness: [0-9.]+  \\(from branch_growth \"sigmoid\"\\)\n")));
 }
 
 TEST(ResolvedConfig, MayBeLaidUnderAnotherDepth) {
@@ -203,6 +207,11 @@ TEST(ConfigDifference, ALongerRunIsAskedAboutOnlyWhereItsLengthShapesTraining) {
   EXPECT_EQ(Diff("stop { steps: 5000 } learning_rate { schedule: \"polynomial\" }",
                  "stop { steps: 9000 } learning_rate { schedule: \"polynomial\" }"),
             "  stop.steps: 5000 -> 9000\n");
+  EXPECT_EQ(Diff("stop { steps: 5000 } learning_rate { schedule: \"wsd\" decay_updates: 9 }",
+                 "stop { steps: 9000 } learning_rate { schedule: \"wsd\" decay_updates: 9 }"),
+            "  stop.steps: 5000 -> 9000\n");
+  EXPECT_THAT(Diff("stop { steps: 5000 }", "stop { steps: 9000 } learning_rate { schedule: \"cosine\" }"),
+              HasSubstr("  stop.steps: 5000 -> 9000\n"));
   EXPECT_EQ(
       Diff("stop { steps: 5000 } model { residual { method: \"branchnorm\" growth_fraction: 0.1 } }",
            "stop { steps: 9000 } model { residual { method: \"branchnorm\" growth_fraction: 0.1 } }"),

@@ -280,6 +280,8 @@ TEST(ModelConfig, FieldsOverrideTheMethodOneByOne) {
   EXPECT_EQ(model.distribution, WeightDistribution::kXavierUniform);
   EXPECT_EQ(model.branch_growth, BranchGrowth::kExponential);
   EXPECT_EQ(model.branch_growth_steepness, 5) << "the growth's own";
+  const std::string steeper = "model { residual { branch_growth: \"exponential\" growth_steepness: 3 } }";
+  EXPECT_EQ(OptionsOf(steeper).train.model.branch_growth_steepness, 3);
 }
 
 TEST(ModelConfig, TheSchemaHasTheFieldsOfAStackAndNoOther) {

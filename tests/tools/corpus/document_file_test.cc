@@ -2,9 +2,11 @@
 // refused by name.
 #include "tools/corpus/parallel_text.h"
 
+#include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -64,6 +66,10 @@ TEST_F(DocumentFileTest, AFieldThatIsMissingIsNamedWithThoseThatAreThere) {
 
 TEST_F(DocumentFileTest, BlankLinesSeparateDocumentsOfPlainText) {
   EXPECT_THAT(*ReadText("\n\na\nb\r\n \t\n\nc"), ElementsAre("a\nb", "c"));
+  const auto file = DocumentFile::Open(directory_ / "text", "text", /*blank_lines=*/true).value();
+  std::string text, invalid;
+  ASSERT_TRUE(*file->Next(text, invalid));
+  EXPECT_EQ(file->place(), 3) << "its first line";
   EXPECT_THAT(*ReadText("a\n\xFF\n\nb\n"),
               ElementsAre(AllOf(HasSubstr("a\n\xFF"), HasSubstr("text:2: not UTF-8 from byte 1")), "b"));
   EXPECT_EQ(*DocumentFile::Open(directory_ / "text", "text", /*blank_lines=*/false), nullptr) << "lines";
@@ -86,6 +92,20 @@ TEST_F(DocumentFileTest, CompressedTextIsReadAndDamageIsNoticed) {
   EXPECT_EQ(*Read("a.zst"), documents);
   EXPECT_EQ(Read("two.zst")->size(), 60000u);
   EXPECT_FALSE(Read("cut.zst").ok());
+  const gzFile line = gzopen((directory_ / "line.gz").c_str(), "wb");
+  gzputs(line, "{\"text\": \"piped\"}\n");
+  gzclose(line);
+  const std::string bytes = Contents(directory_ / "line.gz");
+  std::array<int, 2> ends;
+  ASSERT_EQ(pipe(ends.data()), 0);
+  ASSERT_EQ(write(ends[1], bytes.data(), bytes.size()), std::ssize(bytes));
+  close(ends[1]);
+  const auto piped = DocumentFile::Open("/dev/fd/" + std::to_string(ends[0]), "text", /*blank_lines=*/false);
+  close(ends[0]);
+  ASSERT_TRUE(piped.ok() && *piped != nullptr) << "not decompressed";
+  std::string invalid;
+  ASSERT_TRUE(*(*piped)->Next(text, invalid));
+  EXPECT_EQ(text, "piped");
 }
 
 // An index of sequences and the first sequence of each document, as megatron.core.datasets.indexed_dataset writes it.
@@ -135,6 +155,7 @@ TEST_F(DocumentFileTest, OtherIndexesAreRefusedByName) {
   EXPECT_THAT(refusal(Index<uint16_t>(8, {2, 4}, {0, 1})), HasSubstr("does not end with the number of sequences"));
   EXPECT_THAT(refusal(Index<uint16_t>(8, {2, 5}, {0, 2})), HasSubstr("m.bin has 12 bytes, its index says 14"));
   EXPECT_THAT(refusal(Index<int32_t>(8, {2, 4}, {0, 2})), HasSubstr("sequence 2 does not follow"));
+  EXPECT_THAT(refusal(Index<uint16_t>(8, {2, 4}, {0, 2, 1, 2})), HasSubstr("its list of documents is not ascending"));
   EXPECT_THAT(refusal("TNTIDX"), HasSubstr("does not begin with MMIDIDX"));
 }
 

@@ -363,6 +363,8 @@ TEST(TextLines, FilesOfOtherProgramsAreNamedWithTheRemedy) {
   // A stray CR is text, and so is a line of markup.
   EXPECT_EQ(said("a", "one\rtwo\nthree\n"), "");
   EXPECT_EQ(said("a.bin", "text\n"), "");
+  EXPECT_EQ(UnknownWarning("source", 10, 100), "");
+  EXPECT_THAT(UnknownWarning("source", 11, 100), HasSubstr("11% of the source tokens are unknown"));
 }
 
 // A folder can be opened, but not read.

@@ -148,6 +148,7 @@ TEST_F(ProgressTest, WarnsOnceOfThreadsThatWaitForCores) {
       for (; step.step < 60; ++step.step) progress.OnStep(step);
       const auto warnings = absl::StrSplit(out_.str(), "50% of the computing time was spent waiting for one. Fewer ");
       EXPECT_EQ(std::distance(warnings.begin(), warnings.end()) - 1, threads > 1 && core_wait > 0.1 ? 1 : 0);
+      EXPECT_EQ(out_.str().find("of the computing time") != std::string::npos, threads > 1 && core_wait > 0.1);
     }
   }
 }
@@ -157,6 +158,11 @@ TEST_F(ProgressTest, SaysNothingOfCoresWithoutTimesByStage) {
   progress.OnStart({.threads = 2});
   for (int64_t i = 1; i <= 60; ++i) progress.OnStep(Step(i));
   EXPECT_THAT(out_.str(), Not(HasSubstr("waiting for one")));
+  progress.OnCheckpoint({.step = 4, .directory = "d", .seconds = 3, .stall_seconds = 3, .interval_seconds = 2});
+  EXPECT_THAT(out_.str(), HasSubstr("training waited 3.000 s, 100.0% of the interval"));
+  progress.OnValidation({.step = 60, .nll = 3, .perplexity = 20.1, .best = true, .by_nll = false});
+  progress.OnFinish("all steps done");
+  EXPECT_THAT(out_.str(), HasSubstr("last validation nll")) << "the best is of another metric";
 }
 
 TEST_F(ProgressTest, PlainLinesComeAtIntervalsAndAtTheEnd) {

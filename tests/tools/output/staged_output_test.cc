@@ -76,5 +76,15 @@ TEST(StagedOutputTest, WhatAKilledProcessLeftGoesAndTheUsersFolderStays) {
   EXPECT_FALSE(PathExists(staged.Path("mine")));
 }
 
+TEST(StagedOutputTest, AnEmptyFileIsFreeAndWhatAClaimedRunWillWriteIsNot) {
+  const TemporaryDirectory directory;
+  SetContents(directory / "empty", "");
+  EXPECT_TRUE(CheckOutput(directory / "empty", {}).ok());
+  ASSERT_TRUE(MakeDirectories(directory / "run/checkpoints").ok());
+  EXPECT_TRUE(CheckPlace(directory / "run/metrics.jsonl").ok());
+  SetContents(directory / "run/checkpoints/attempt", "");
+  EXPECT_FALSE(CheckPlace(directory / "run/metrics.jsonl").ok());
+}
+
 }  // namespace
 }  // namespace hadal

@@ -2,6 +2,7 @@
 // the field numbers of TensorFlow's event.proto. TensorBoard 2.21's EventAccumulator was seen to read the same files.
 #include "tools/output/tensorboard.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -255,10 +256,18 @@ TEST_F(TensorBoardTest, WritesWhatTheInstrumentsSaw) {
   EXPECT_EQ(values["depth/active/encoder_top"].Number<float>(2), 0.375f);  // of those that have it
   EXPECT_EQ(values["depth/active/decoder_bottom"].Number<float>(2), 0.125f);
   EXPECT_EQ(values.count("depth/similarity/encoder_top"), 0u);
+  DepthMetrics deep{.step = 8};
+  deep[DepthSeries::kActive].assign(4 + 40, 1.0f);
+  std::fill_n(deep[DepthSeries::kActive].begin() + 4, 3, 0.0f);
+  sink_->OnDepth(deep);
+  EXPECT_EQ(Values(Events().at(1))["depth/active/decoder_bottom"].Number<float>(2), 0.25f) << "of a tenth of forty";
+  sink_->OnStep({.step = 1, .depth_gradient_norms = {1.0f}});
+  EXPECT_EQ(Values(Events().at(2)).count("depth/log10_gradient_norm"), 1u) << "also at the first step";
 }
 
 TEST_F(TensorBoardTest, WritesTextAsABlockAndNoScoreThatWasNotMade) {
   sink_->OnValidation({.step = 9, .nll = 2.5});
+  sink_->OnCheckpoint({.step = 9, .in_memory = true});
   sink_->OnText(9, TextKind::kSample, "source: das Haus\nhypothesis: <unk>");
   const auto events = Events();
   ASSERT_EQ(events.size(), 2u);
@@ -271,7 +280,7 @@ TEST_F(TensorBoardTest, WritesTextAsABlockAndNoScoreThatWasNotMade) {
 
 TEST_F(TensorBoardTest, WhatAResumedRunDoesNotRepeatIsGone) {
   Resume(1, 1);
-  Validate({0, 20, 40});
+  Validate({0, 20, 31, 40});
   Resume(2, 31);
   EXPECT_THAT(Validations(), ElementsAre(0, 20)) << "before its own first validation";
   Validate({35});

@@ -385,6 +385,13 @@ TEST(PlanReport, TextAndJsonHoldTheSame) {
   EXPECT_EQ(json["stages"].size(), 2u);
   EXPECT_EQ(json["list"].size(), report.model.sublayers.size());
   EXPECT_THAT(text, HasSubstr(std::to_string(report.layouts[1].total_bytes())));
+  const auto number_after = [&](const char* words) {
+    return std::atof(text.c_str() + text.find(words) + std::strlen(words));
+  };
+  EXPECT_GE(number_after("with allowance "), MemoryAllowance::Bytes(1) >> 20) << "MiB";
+  const double tflops = number_after(" target tokens/s, ");
+  EXPECT_GT(tflops, 0.01) << "two ranks of 10 GFLOP/s are mostly at work";
+  EXPECT_LE(tflops, 0.02);
 }
 
 }  // namespace

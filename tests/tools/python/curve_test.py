@@ -7,10 +7,11 @@ import tempfile
 import unittest
 from math import inf, nan
 from pathlib import Path
+from unittest import mock
 
 from pyhadal.refusal import Refusal
 from pyhadal.run import Run
-from pyhadal.text_plot import Curve, Style, human, plot_curves
+from pyhadal.text_plot import Curve, Style, human, plot_curves, shows_unicode
 
 HADAL = os.environ["HADAL"]
 RUN = """{"event":"run","first_step":1}
@@ -59,6 +60,9 @@ class Command(unittest.TestCase):
         self.assertIn("deep 2.500 (1 point not finite)\n", done.stdout)
         self.assertIn("4.50 ┤", done.stdout)
         self.assertTrue(self.hadal(self.run_path, HADAL_ASCII="1").stdout.isascii())
+        for locale, shows in (("C", True), ("de_DE.utf8", True), ("de_DE.ISO-8859-1", False)):
+            with mock.patch.dict(os.environ, LC_ALL=locale, HADAL_ASCII=""):
+                self.assertEqual(shows_unicode(), shows, locale)
 
     def test_bad_usage(self):
         self.write(RUN)
@@ -77,6 +81,7 @@ class Plot(unittest.TestCase):
                          "     └──────────\n"
                          "      0  step  9\n"
                          "      ━━ loss 1.000\n")
+        self.assertIn("   0 ┤\n", plot_curves([Curve("means", [(0, 4), (0.4, 0), (9, 1)])], SMALL), "a column shows the mean of its points")
 
     def test_the_first_curve_lies_on_top_of_the_second(self):
         plot = plot_curves([FALLS, FLAT], SMALL)

@@ -57,10 +57,17 @@ class FairseqTest(unittest.TestCase):
             self.assertEqual({**plain.model, "label_smoothing": 0.1}, found.model)
             self.assertEqual(found.update, plain.update)
             self.assertEqual(found.vocabularies["vocabulary.txt"].decode().split()[::2], WORDS)
+        plain, folder = plain_model(sharing="none", source_vocabulary=30), self.directory.name
+        texts = {f"{side}.vocabulary.txt": "".join(f"{word} 1\n" for word in words).encode() for side, words in (("source", WORDS[20:]), ("target", WORDS))}
+        plain.vocabularies = {**texts, "pieces.model": b"pieces"}
+        write_fairseq(plain, folder)
+        self.assertEqual(Path(folder, "pieces.model").read_bytes(), b"pieces")
+        self.assertEqual(read_fairseq(self.path, [os.path.join(folder, f"dict.{side}.txt") for side in ("source", "target")]).vocabularies, texts)
 
     def test_names_are_those_that_fairseq_loads_strictly(self):
         self.saved(**METHODS["pre_ln"], layers=(1, 1))
-        names = torch.load(self.path, **UNSAFE)["model"].keys()
+        state = torch.load(self.path, **UNSAFE)["model"]
+        self.assertEqual([float(state[f"{stack}.version"]) for stack in ("encoder", "decoder")], [3, 3])  # below 2: without the last norms
         products = [f"{p}_proj" for p in "kvq"] + ["out_proj"]
         modules = {"encoder.layer_norm", "decoder.layer_norm"}
         for stack, attentions in (("encoder", ["self_attn"]), ("decoder", ["self_attn", "encoder_attn"])):
@@ -71,7 +78,7 @@ class FairseqTest(unittest.TestCase):
         wanted = {f"{module}.{kind}" for module in modules for kind in ("weight", "bias")}
         wanted |= {"encoder.version", "decoder.version", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
                    "decoder.output_projection.weight"}
-        self.assertEqual(set(names), wanted)
+        self.assertEqual(set(state), wanted)
 
     def test_old_layout(self):
         def age(state):
@@ -86,6 +93,7 @@ class FairseqTest(unittest.TestCase):
                 for attention in {name.rsplit(".", 2)[0] for name in old if "q_proj" in name}:
                     old[f"{attention}.in_proj_{kind}"] = torch.cat([old.pop(f"{attention}.{p}_proj.{kind}") for p in "qkv"])
             old["encoder.embed_positions._float_tensor"] = torch.zeros(1)
+            old["decoder.embed_out"] = old.pop("decoder.output_projection.weight")
             state["model"] = old
             state["cfg"], state["args"] = {"model": state["args"]}, None
 
@@ -115,9 +123,11 @@ class FairseqTest(unittest.TestCase):
             stack = {"attention_heads": 2, "ffn_embed_dim": 24, "normalize_before": False, "learned_pos": False}
             state["cfg"], state["args"] = {"model": {"encoder": stack, "decoder": argparse.Namespace(**stack), "relu_dropout": 0.3,
                                                      "max_source_positions": 512, "max_target_positions": 10**6}}, None
+            state["optimizer_history"].insert(0, {"num_updates": 99})
         self.saved(nest)
-        model = self.read().model
-        self.assertEqual((model["heads"], model["activation_dropout"], model["max_positions"]), (2, 0.3, 65536))
+        found = self.read()
+        self.assertEqual([found.model[name] for name in ("heads", "activation_dropout", "max_positions", "label_smoothing")], [2, 0.3, 65536, 0])
+        self.assertEqual(found.update, 3)
 
     def test_tokens_that_repeat_say_so_and_fillers_do_not(self):
         repeated = dictionary_of([*SPECIAL, "a", "<unk>", "a"])
@@ -186,6 +196,11 @@ class FairseqTest(unittest.TestCase):
             "neither \"args\" nor \"cfg\"": lambda state: state.pop("args"),
             "lacks \"model\"": lambda state: state.pop("model"),
         }
+        others = {"no_scale_embedding": True, "layernorm_embedding": True, "no_token_positional_embeddings": True, "decoder_learned_pos": True,
+                  "encoder_learned_pos": True, "adaptive_input": True, "adaptive_softmax_cutoff": "9", "cross_self_attention": True, "no_cross_attention": True,
+                  "encoder_attention_heads": 2, "encoder_ffn_embed_dim": 8}
+        for option, value in others.items():
+            cases[f"{option} is "] = lambda state, option=option, value=value: setattr(state["args"], option, value)
         for reason, change in cases.items():
             with self.subTest(reason):
                 self.saved(change)

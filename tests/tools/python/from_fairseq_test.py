@@ -97,6 +97,21 @@ class Conversions(unittest.TestCase):
             self.assertNotIn("the rate falls", config_of(LANGUAGE_MODEL + options))
         self.assertIn("the rate falls until stop.steps, not for 26000 updates", config_of(LANGUAGE_MODEL + " --lr-period-updates 1e4"))
         self.assertEqual([fields(SPEECH)[f"batch.{side}_tokens"] for side in ("source", "target")], [10000, 40000])
+        for command, wanted in (
+                ("transformer --adaptive-softmax-cutoff 9,99 --max-source-positions 2000 --label-smoothing 0.1 --relu-dropout 0.2 --power 2 --patience -1",
+                 {"model.sharing": "none", "model.max_positions": 2000, "model.label_smoothing": 0, "model.activation_dropout": 0.2,
+                  "learning_rate.warmup_updates": 0, "learning_rate.power": None, "stop.patience": None}),
+                ("transformer_lm --decoder-learned-pos", {"model.block.positions": "learned"}),
+                ("s2t_transformer_s --encoder-learned-pos --decoder-learned-pos --max-target-positions 2000",
+                 {"model.block.positions": None, "model.max_positions": 2000}),
+                ("transformer --lr-scheduler polynomial_decay --total-num-updates 50", {"stop.steps": 50}),
+                ("transformer --lr-scheduler inverse_sqrt --total-num-update 50 --warmup-init-lr -1",
+                 {"stop.steps": None, "learning_rate.warmup_initial_rate": 0}),
+                ("transformer --distributed-world-size 16 --eval-bleu", {"batch.micro_batches": 16, "decode.max_length_a": 0, "decode.max_length_b": 200}),
+                ("""transformer --eval-bleu --eval-bleu-args '{"lenpen": 0.6, "no_repeat_ngram_size": 3}'""",
+                 {"decode.length_penalty": 0.6, "decode.no_repeat_ngram": 3})):
+            found = fields(f"fairseq-train d --arch {command}")
+            self.assertEqual({field: found.get(field) for field in wanted}, wanted, command)
 
     def test_nothing_is_dropped_silently(self):
         text = config_of(LANGUAGE_MODEL)
@@ -112,6 +127,14 @@ class Conversions(unittest.TestCase):
         for part in ("--activation-fn tanh", "--decoder-embed-dim 256", "# unknown options:\n#   - --new-flag", "--lr of each epoch",
                      "--lr-scheduler tri_stage: inverse_sqrt, polynomial_decay, cosine, fixed; the rate is constant"):
             self.assertIn(part, text)
+        for command, part in (("transformer --criterion composite_loss", "--criterion composite_loss: only"), ("transformer", "no limit is given"),
+                              ("s2t_transformer_s --conv-kernel-sizes 3,3", "--conv-kernel-sizes: the two"),
+                              ("s2t_transformer_s --layernorm-embedding", "--layernorm-embedding: no norm"),
+                              ("transformer --update-freq 2,1", "--update-freq of later epochs"), ("transformer --eval-bleu-args x", "not JSON"),
+                              ("transformer --best-checkpoint-metric wer", "wer: not measured"),
+                              ("transformer --lr-scheduler polynomial_decay --max-update 40 --total-num-update 50", "50: the rate falls until stop.steps"),
+                              ("transformer_lm_wiki103 --adaptive-input-cutoff 9,99", "--adaptive-input: input and softmax share")):
+            self.assertIn(part, config_of(f"fairseq-train d --arch {command}"), command)
 
     def test_mistakes_are_refused(self):
         for command, said in (("fairseq-train d --arch conv_seq", "conv_seq is not known here"), ("fairseq-train d --lr nan", "--lr: nan"),

@@ -14,7 +14,7 @@ from pathlib import Path
 from unittest import mock
 
 from pyhadal import compare_grid, program, sweep
-from pyhadal.corpus import _rows
+from pyhadal.corpus import _files, _rows
 from pyhadal.grid import Cell, Grid, ask, load
 from pyhadal.grid_runs import Record, Runner, _end_of, _poll, duration, judge, read_record, read_state, write_state
 from pyhadal.refusal import Refusal
@@ -57,6 +57,9 @@ class GridTest(Scratch):
         self.assertEqual([cell.name for cell in cells], ["method=deepnorm,depth=2", "method=post_ln,depth=2", "method=deepnorm,depth=12",
                                                          "method=post_ln,depth=12"])
         self.assertEqual((cells[0].cost * 6, cells[0].steps, cells[1].labels), (cells[2].cost, 10, ["post_ln", "2"]))
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            compare_grid._print_list(self.load(AXES), str(self.folder))
+        self.assertEqual([line.split()[2] for line in said.getvalue().splitlines()[1:]], ["7.1%", "7.1%", "42.9%", "42.9%"])
 
     def test_settings_lie_over_files_and_the_command_line_over_all(self):
         cell = self.load('set: "model.residual.method=pre_ln"\n' + AXES, "model.decoder_layers=3").cells[0]
@@ -251,6 +254,12 @@ class RunsTest(Scratch):
         for reason, finished in (("all steps done", True), ("stopped on a signal or a time limit; …", False), ("no better validation", True)):
             self.write("runs/a/metrics.jsonl", f'{{"event":"step","step":1}}\n{{"event":"finish","reason":"{reason}"}}\n')
             self.assertEqual(sweep._is_finished(str(self.folder), Cell("a", [], [], [])), finished)
+        runner._grid.settings["run_minutes"] = 1.0  # a run that a shorter limit has cut continues
+        for seconds, continues in ((60.0, False), (59.0, True)):
+            write_state(str(self.folder / "runs/a"), {"end": "cut", "exit_code": 85, "wall_seconds": seconds, "cpu_seconds": 1.0})
+            with mock.patch.object(runner, "_train") as train, contextlib.redirect_stdout(io.StringIO()):
+                runner._run_cell(0, {"changes": "", "limits": False})
+            self.assertEqual(train.called, continues)
 
     def test_the_unigram_level_of_a_cell_does_not_need_the_corpus_of_another(self):
         with mock.patch("pyhadal.grid_runs.ask_of", side_effect=[Refusal("b: gone"), [{"unigram_nll": 2.5}]]) as asked:
@@ -260,6 +269,8 @@ class RunsTest(Scratch):
     def test_columns_of_different_lengths_are_no_table(self):
         with self.assertRaisesRegex(Refusal, "source and target have 2 and 1 rows"):
             list(_rows({"source": ["a", "b"], "target": ["c"]}, ""))
+        with self.assertRaisesRegex(Refusal, "row 1 is of texts, those before are of pairs"):
+            _files([("a", "b"), "c"], "", str(self.folder / "rows"))
 
     def test_durations(self):
         self.assertEqual([duration(seconds) for seconds in (0.04, 9.96, 200, 18420, 183600)], ["0.0s", "10s", "3m20s", "5h07m", "2d03h"])

@@ -145,6 +145,8 @@ class ReportTest(unittest.TestCase):
         sets[0].record["training_pairs"], sets[1].record["training_pairs"] = 100_000, 899_999
         last = evaluate.means(Evaluation("run", sets))[-1]
         self.assertEqual((last.what, last.bleu), ("100,000 to 900,000 training pairs", 15))
+        sets[2].record["training_pairs"] = 900_000
+        self.assertEqual(evaluate.means(Evaluation("run", sets))[-1].what, "900,000 training pairs or more")
         self.assertNotIn("without eng_Latn", [mean.what for mean in evaluate.means(Evaluation("run", sets, pivot="eng_Latn"))])
 
 

@@ -51,7 +51,7 @@ class RunTest(unittest.TestCase):
         self.path = os.path.join(self.scratch.name, "first")
 
     def test_frames(self):
-        events = [{"event": "run", "encoder_sublayers": 2}, *STEPS, {"event": "validation", "step": 3, "nll": 2.5, "bleu": 7.0},
+        events = [{"event": "run", "encoder_sublayers": 9}, {"event": "run", "encoder_sublayers": 2}, *STEPS, {"event": "validation", "step": 3, "nll": 2.5, "bleu": 7.0},
                   {"event": "sample", "step": 3, "text": "a"}, {"event": "diagnosis", "step": 2, "text": "d"}, {"event": "lost", "loss": None}, *DEPTH]
         run = pyhadal.Run(make_run(self.path, events))
         self.assertEqual(list(run.metrics["step"]), [1, 2, 3])
@@ -100,6 +100,16 @@ class RunTest(unittest.TestCase):
             owner.write_text(f"attempt\nhost\n{place}\n{os.getpid()} 1\nsince\n0000000017\n")
             os.utime(owner, (change, change))
             self.assertEqual(owner_state(self.path), state)
+        start = {"event": "run", "total_steps": 12}
+        for heartbeats, events, status in (
+                ("0000000017", [start], ("running", 3, 12, "")), ("0000000017", [start, {"event": "finish", "reason": "all steps done"}], ("running", 3, 12, "")),
+                ("ended", [start], ("failed", 3, 12, "")), ("ended", [start, {"event": "finish", "reason": "stopped on a signal"}], ("saved", 3, 12, "stopped on a signal"))):
+            owner.write_text(f"attempt\nhost\nelsewhere\n1 1\nsince\n{heartbeats}\n")
+            os.utime(owner, (2**33, 2**33))
+            run = pyhadal.Run(make_run(self.path, [{"event": "run", "total_steps": 9}, *STEPS, {"event": "finish", "reason": "stopped on a signal"}, *events]))
+            self.assertEqual(run.status(), pyhadal.Status(*status))
+        with mock.patch("pyhadal.cluster.find_job", return_value=("7", "REQUEUED")):
+            self.assertEqual((run.status().state, run.status().job), ("queued", "7"))
 
 
 class TableTest(unittest.TestCase):
@@ -110,6 +120,9 @@ class TableTest(unittest.TestCase):
 
     def test_text(self):
         self.assertEqual(self.table.to_text(), "run         nll\na|b <i>_x  0.33\n二 行         -\n")
+        accented = Table(["run", "nll"])
+        accented.add("\u0301".join("eee"), "1")  # three columns wide
+        self.assertEqual(accented.to_text(), "run  nll\ne\u0301e\u0301e    1\n")
 
     def test_markdown_shows_the_text_as_it_is(self):
         self.assertEqual(self.table.to_markdown(),
@@ -166,6 +179,7 @@ class PlotTest(unittest.TestCase):
         svg = plot.depth_maps(maps, "Output", "‖x‖")
         self.assertLessEqual({"Output", "‖x‖", "$a$", "b", "recorded step", "sublayer, encoder then decoder"}, set(texts(svg)))
         self.assertEqual(len(list(xml.fromstring(svg).iter(SVG + "image"))), 3)  # both maps and the scale
+        self.assertEqual(plot._common_norm([plot.DepthMap("a", [1], np.array([[1e-30, 1.0]]))], True).vmin, 1e-10)
         axes, one = mock.MagicMock(), plot.DepthMap("a", [1, 2, 3], np.array([[1.0, np.nan], [1, np.inf], [1, 1]]), 1)
         plot._draw_map(axes, one, plot._common_norm([one], True))
         pixels = axes.imshow.call_args[0][0]  # upwards the sublayers, to the right the records; blank, and red
@@ -178,9 +192,13 @@ class PlotTest(unittest.TestCase):
         shown = texts(plot.timeline([("forward", "#123456"), ("wait", "#654321"), ("unused", "#000000")], rows, "A step"))
         self.assertLessEqual({"A step (64 of 100 ranks)", "rank 0", "rank 99", "forward", "wait"}, set(shown))
         self.assertNotIn("unused", shown)
-        with mock.patch("matplotlib.axes.Axes.broken_barh") as bars:
-            plot.timeline([("forward", "#123456")], [("rank 0", [(1e-3, 3e-3, 0, "")])], "A step")
+        with mock.patch("matplotlib.axes.Axes.broken_barh") as bars, mock.patch("matplotlib.axes.Axes.text") as label:
+            plot.timeline([("forward", "#123456")], [("rank 0", [(1e-3, 3e-3, 0, "F0")])], "A step")
         self.assertEqual(bars.call_args[0], ([(1, 2)], (-0.4, 0.8)))  # begin and length, in milliseconds
+        self.assertEqual(label.call_args[0], (2, 0, "F0"))
+        with mock.patch("matplotlib.axes.Axes.barh") as bars, mock.patch("matplotlib.axes.Axes.legend"):
+            plot.stacked_bars(["a"], ["forward", "gain", "more", "wait"], ["#123456"] * 4, [[2, -1, -3, 4]], "Where", "ms")
+        self.assertEqual([call[1]["left"][0] for call in bars.call_args_list], [0, 0, -1, 2])  # gains to the left
 
     def test_the_same_numbers_give_the_same_bytes(self):
         draw = lambda: plot.lines([plot.Series("a", [1, 2], [3, 4])], "t", "x", "y")

@@ -115,6 +115,8 @@ class ConfigTest(unittest.TestCase):
         self.assertEqual(config.values(), {"learning_rate.warmup_updates": 7})
         del config.learning_rate
         self.assertEqual(config.values(), {})
+        config["optimizer.frozen"] = "encoder.*"
+        self.assertEqual(config.values(), {"optimizer.frozen": ["encoder.*"]})
 
 
 class Table(dict):
@@ -253,6 +255,8 @@ class TrainTest(unittest.TestCase):
         for _ in range(2):
             frame = self.run_.score(targets, sources)
             self.assertEqual([f"{row.log_probability:.6f}\t{row.tokens}" for row in frame.itertuples()], shown.splitlines())
+        with self.assertRaisesRegex(pyhadal.Refusal, "99 sources and 100 targets; give as many"):
+            self.run_.score(targets, sources[1:])
         best = self.run_.hypotheses(sources[:2], nbest=2)
         self.assertEqual([len(found) for found in best], [2, 2])
         penalty = len(best[0][0].tokens) ** pyhadal.Config(self.run_.path).decode.length_penalty
@@ -375,7 +379,7 @@ class TrainTest(unittest.TestCase):
             pyhadal.Run(self.run_.path).submit(nodes=3)
             words = Path(programs, "sbatch.words").read_text().splitlines()
             self.assertEqual((words[2:5], words[-3:]), ([f"--comment={self.run_.path}", "--nodes", "3"], [self.run_.path + ".textproto", "--run-dir", self.run_.path]))
-            status = pyhadal.Run(self.run_.path).status()
+            status = pyhadal.Run(os.path.relpath(self.run_.path)).status()
             self.assertEqual((status.state, status.job), ("queued", "42"))
 
 

@@ -106,6 +106,11 @@ class SpeechFeatures(unittest.TestCase):
         self.assertEqual(status, 0, printed)
         self.assertEqual([len(frames) for frames in self.features()], [220, 198, 180])
         self.assertEqual(pathlib.Path(self.path("f.txt")).read_text(), "one\n" * 3)
+        self.assertEqual([line.split("\t")[1:3] for line in pathlib.Path(self.path("f.tsv")).read_text().splitlines()],
+                         [["0.9", "220"], ["1", "198"], ["1.1", "180"]])
+        self.assertIn("598 frames (0.00 hours)", printed)
+        status, printed = self.run_on(["tone.wav\tone"], "--speeds", "2", "--max-frames", "150")
+        self.assertEqual(status, 0, printed)  # of two seconds, which the limit excludes at speed 1
         samples, _ = speech_features.read_audio(self.path("tone.wav"), None)
         for speed in 0.9, 1.1:
             fast = speech_features.at_speed(samples, speed)[200:-200]
@@ -129,6 +134,7 @@ class SpeechFeatures(unittest.TestCase):
                      "skipped 1: empty transcript", "skipped 3: list line without two or three columns", "skipped 1: list line not UTF-8",
                      "skipped 1: list line not text", "15 of 16 lines skipped", "list.tsv:2: "):
             self.assertIn(line, printed)
+        self.assertEqual(printed.count("list.tsv:"), 14, "five of a reason")
         self.assertEqual(len(self.features()), 1)
         self.assertEqual(self.run_on(["good.wav\tone"], "--max-frames", "100", "--max-skipped", "1")[0], 1, "nothing is left")
         self.assertEqual(len(self.features()), 1, "what was there before stays")

@@ -79,7 +79,7 @@ class TokenizerTest(unittest.TestCase):
             self.assertEqual(tokenizer.decode([tag, *text]), tokenizer.decode(text))
 
     def test_a_dictionary_has_a_token_a_line_and_lines_end_at_newlines_alone(self):
-        contents = "one\u2028two 5\nthree 4 #fairseq:overwrite\r\n".encode()
+        contents = "\ufeffone\u2028two 5\nthree 4 #fairseq:overwrite\r\n".encode()
         self.assertEqual(parse_vocabulary("vocabulary.txt", contents).tokens[4:], ["one\u2028two", "three"])
         tokenizer = tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(parse_vocabulary("vocabulary.txt", contents))))
         self.assertEqual(tokenizer.encode(" three\u2028three\u3000three \x1c\t four").ids, [5, 5, 5, 3, 2])

@@ -21,7 +21,7 @@ from hadal_torch.huggingface import read_huggingface, write_huggingface
 from hadal_torch.model import EOS, pad, rms_normed
 from hadal_torch.plain import block_of
 from hadal_torch.tensors import read_safetensors, write_safetensors
-from hadal_torch.tokenizer import parse_vocabulary
+from hadal_torch.tokenizer import first_token, parse_vocabulary
 from random_models import GPT2, LLAMA, METHODS, WORDS, language_model, plain_model, sentences
 
 transformers.logging.set_verbosity_error()
@@ -147,8 +147,9 @@ class ExportTest(Folder):
 
     def test_an_export_for_one_beam_is_saved_again(self):
         plain, folder = plain_model(**METHODS["deepnorm"]), self.folder()
-        plain.config += "decode {\n  beam: 1\n  length_penalty: 0.6\n}\n"
+        plain.config += "decode {\n  beam: 1\n  length_penalty: 0.6\n  no_repeat_ngram: 1\n}\n"
         write_huggingface(plain, folder)
+        self.assertEqual(json.loads(Path(folder, "generation_config.json").read_text("utf-8"))["no_repeat_ngram_size"], 0)
         model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
         model.save_pretrained(self.folder())
         self.assertEqual(model.generation_config.num_beams, 1)
@@ -171,7 +172,15 @@ class ExportTest(Folder):
             "encoder.head_scale": plain_model(encoder={"head_scale": True}),
             'encoder.norm is "pre"': plain_model(encoder={"norm": "pre"}),
             "source.vocabulary.txt": two,
+            **{f"encoder.{name} is": plain_model(encoder={name: value}) for name, value in {
+                "learned_branch_gain": True, "layer_gain": 0.5, "attention_inner_norm": True, "attention_output_norm": True, "ffn_inner_norm": True,
+                "branch_input_norm": True, "attention_residual_blocks": 2, "attention_residual_block_sublayers": 2, "post_norm_share": 0.5,
+                "fixup_scalars": True, "linear_bias": False}.items()},
         }
+        for reason, elements, omega in (("(Admin; -1.25 to -1.25)", slice(None), -1.25), ("omega has an element 0", 3, 0)):
+            cases[reason] = plain_model(**METHODS["admin"])
+            for stack in ("encoder", "decoder"):
+                cases[reason].weights[f"{stack}.layers.0.self_attn.omega"][elements] = omega
         for reason, plain in cases.items():
             with self.subTest(reason), self.assertRaises(Refusal) as caught:
                 write_huggingface(plain, self.folder())
@@ -281,6 +290,11 @@ class ImportTest(Folder):
                 lines = read_huggingface(folder).vocabularies["vocabulary.txt"].decode().splitlines()
             self.assertEqual(len(lines), 46)
             self.assertEqual(lines[:2], ["wor@@ 1", "word1 1"] if kind.startswith("fsmt") else ["word0 1", "word1 1"])
+            if kind.startswith("fsmt"):
+                path = Path(folder, "vocab-tgt.json")
+                path.write_text(path.read_text("utf-8").replace("word1</w>", "mot</w>"), "utf-8")
+                texts = read_huggingface(folder).vocabularies
+                self.assertEqual([texts[f"{side}.vocabulary.txt"].split()[2] for side in ("source", "target")], [b"word1", b"mot"])
             if kind == "m2m_100":
                 self.assertEqual(lines[30:33], ["__de__ 1", "__en__ 1", "madeupword0000 1"])
                 self.assertIn("14 of the model's 50 rows have no token and are named madeupword0000 to madeupword0013", printed.getvalue())
@@ -316,6 +330,7 @@ class ImportTest(Folder):
         self.assertIn("has the shape [3]", self.refusal(change_weights=lambda w: w.update({name: np.zeros(3, np.float32)})))
         self.assertIn("the first extra", self.refusal(change_weights=lambda w: w.update(extra=np.zeros(3, np.float32))))
         self.assertIn("activation_function is 'swish'", self.refusal(lambda c: c.update(activation_function="swish")))
+        self.assertIn("scale_embedding is False", self.refusal(lambda c: c.update(scale_embedding=False)))
         self.assertIn("model_type is 'marian'", self.refusal(lambda c: c.update(model_type="marian")))
         with self.assertRaisesRegex(Refusal, "lacks config.json"):
             read_huggingface(self.folder())
@@ -416,8 +431,12 @@ class LanguageModelTest(Folder):
                 self.assertEqual(json.loads(Path(back, "config.json").read_text()).get("n_ctx"), 64 if "GPT2" in type(model).__name__ else None)
 
     def test_greedy_text_through_the_tokenizer(self):
-        plain = language_model("pre_ln", block=LLAMA)
+        plain = language_model("pre_ln", block=LLAMA, max_positions=20)
+        plain.facts["validation_nll"] = 2.5
         folder, model = self.exported(plain)
+        for part in ("3 decoder layers, 6 sublayers", "| validation nll | 2.5000 a token |"):
+            self.assertIn(part, Path(folder, "README.md").read_text("utf-8"))
+        self.assertEqual(json.loads(Path(folder, "generation_config.json").read_text("utf-8"))["max_length"], 19, "20 is transformers' mark")
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
         ids = tokenizer("word3  word7 </s>", return_tensors="pt")["input_ids"]
         self.assertEqual(ids.tolist(), [[EOS, 7, 11, 3]])
@@ -442,7 +461,9 @@ class LanguageModelTest(Folder):
         byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
         adds = {"bos_token": "<begin>", "add_bos_token": True}
         llama = {**adds, "tokenizer_class": "LlamaTokenizerFast"}
-        for post_processor, declared, start in ((begins, {}, 47), (None, llama, 47), (byte_level, llama, 47), (None, adds, 46), (None, {}, 46)):
+        by_default = {"bos_token": "<begin>", "tokenizer_class": "LlamaTokenizer"}
+        for post_processor, declared, start in ((begins, {"mask_token": "word5"}, 47), (None, llama, 47), (None, by_default, 47), (byte_level, llama, 47),
+                                                (None, adds, 46), (None, {}, 46)):
             folder, back = self.changed("llama"), self.folder()
             os.remove(os.path.join(folder, "vocabulary.txt"))
             Path(folder, "tokenizer.json").write_text(json.dumps({**whole, "post_processor": post_processor}), "utf-8")
@@ -458,7 +479,14 @@ class LanguageModelTest(Folder):
             self.assertEqual((len(tokenizer), tokenizer.eos_token_id, tokenizer.bos_token_id), (50, 46, start))
             config = transformers.AutoConfig.from_pretrained(back)
             self.assertEqual((config.bos_token_id, config.eos_token_id), (start, 46))
+            generation = json.loads(Path(back, "generation_config.json").read_text("utf-8"))
+            self.assertEqual(generation.get("suppress_tokens", []), [47] * (start == 47) + [5] * ("mask_token" in declared))
             self.assert_equal_models(plain, read_huggingface(back))
+        ends = {"SpecialToken": {"id": "<end>", "type_id": 0}}
+        both = {**begins, "single": [*begins["single"], ends], "special_tokens": {"<begin>": begin, "<end>": {"id": "<end>", "ids": [46], "tokens": ["<end>"]}}}
+        self.assertEqual(first_token("it", json.dumps({"post_processor": both}).encode(), 46), 47)
+        with self.assertRaisesRegex(Refusal, "adds 2 tokens to a text beside the one that ends it"):
+            first_token("it", json.dumps({"post_processor": both}).encode(), 3)
         Path(folder, "tokenizer_config.json").write_text("{}", "utf-8")
         Path(folder, "config.json").write_text(json.dumps({**json.loads(Path(folder, "config.json").read_text("utf-8")), "eos_token_id": None}), "utf-8")
         with self.assertRaisesRegex(Refusal, "hadal's texts end with it"):
@@ -493,6 +521,8 @@ class LanguageModelTest(Folder):
             wanted, found = read_huggingface(self.changed(kind)), read_huggingface(self.changed(kind, **change))
             self.assertEqual(wanted.model, found.model)
             self.assert_equal_models(wanted, found)
+        longer = self.changed("llama", lambda config: config.update(max_position_embeddings=1 << 17))
+        self.assertEqual(read_huggingface(longer).model["max_positions"], 1 << 16)
 
     def test_qwen3_with_biases_of_queries_keys_and_values(self):
         plain = language_model("pre_ln", block={**LLAMA, "kv_heads": 2, "query_key_norm": True, "biases": "qkv"})
@@ -505,6 +535,7 @@ class LanguageModelTest(Folder):
     def test_what_hadal_is_not_is_refused_by_name(self):
         cases = {
             "rope_type is 'yarn'": ("llama", {"change_config": lambda c: c["rope_parameters"].update(rope_type="yarn")}),
+            "rope_type is 'linear'": ("llama", {"change_config": lambda c: [c.pop("rope_parameters"), c.update(rope_scaling={"type": "linear", "factor": 2.0})]}),
             "rope_scaling and rope_parameters differ": ("llama", {"change_config": lambda c: c.update(rope_scaling={"rope_type": "llama3"})}),
             "are 1.0 and 8.0; hadal has 1 and 4": ("llama, scaled", {"change_config": lambda c: [c[name].update(high_freq_factor=8.0) for name in (
                 "rope_scaling", "rope_parameters")]}),
@@ -620,9 +651,20 @@ class EncoderAloneTest(Folder):
         write_huggingface(plain, folder)
         path = Path(folder, "config.json")
         config = json.loads(path.read_text("utf-8"))
+        def read(**changes):
+            path.write_text(json.dumps({**config, **changes}), "utf-8")
+            return block_of(read_huggingface(folder).model)
+
+        full, sliding = "full_attention", "sliding_attention"
+        self.assertEqual(read(layer_types=[full, sliding, sliding])["global_every"], 3)
+        linear = {**config["rope_parameters"], full: {**config["rope_parameters"][full], "rope_type": "linear"}}
+        for changes, reason in (({"layer_types": [sliding, full, sliding]}, r"full attention in the layers \[1\]"), ({"rope_parameters": linear}, "is 'linear'"),
+                                ({"classifier_activation": "silu"}, "classifier_activation is 'silu'")):
+            with self.assertRaisesRegex(Refusal, reason):
+                read(**changes)
         del config["layer_types"], config["rope_parameters"]
-        path.write_text(json.dumps(config), "utf-8")
-        self.assertEqual(block_of(plain.model), block_of(read_huggingface(folder).model))
+        self.assertEqual(block_of(plain.model), read())
+        self.assertEqual(read(local_rope_theta=None)["rotary_local_theta"], 0, "the other theta")
 
     def test_models_of_transformers(self):
         torch.manual_seed(5)
@@ -697,7 +739,11 @@ class EncoderAloneTest(Folder):
                                      {"start_token": 3, "end_token": 3, "reserved_ids": False, "mask_token": 4})
                     self.assertEqual(parse_vocabulary("tokenizer.json", back.vocabularies["tokenizer.json"]).tokens,
                                      parse_vocabulary("tokenizer.json", plain.vocabularies["tokenizer.json"]).tokens)
-                os.remove(os.path.join(folder, "tokenizer_config.json"))  # its names are then the usual ones
+                os.remove(os.path.join(folder, "tokenizer_config.json"))  # its names are then the usual ones, and the post-processor tells the ends
+                config = json.loads(Path(folder, "config.json").read_text("utf-8"))
+                Path(folder, "config.json").write_text(json.dumps({name: config[name] for name in config if name not in ("eos_token_id", "sep_token_id")}))
+                whole = {**json.loads(tokenizer.to_str()), "post_processor": {"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]}}
+                Path(folder, "tokenizer.json").write_text(json.dumps(whole).replace("[MASK]", "<mask>"), "utf-8")
                 back = read_huggingface(folder)
                 self.assertEqual((back.model["end_token"], back.model["mask_token"]), (3, 4))
 

@@ -1,5 +1,7 @@
 #include "tools/report/scaling.h"
 
+#include <algorithm>
+
 #include "gmock/gmock.h"
 #include "tests/support/recorded_run.h"
 #include "tests/support/temporary_directory.h"
@@ -224,6 +226,10 @@ TEST(SettingsTable, HasWhatIsNoDefaultAndWhatDiffers) {
   unreadable.config.clear();
   EXPECT_EQ(SettingsTable({unreadable, a}).at(1).at(1), "-");
   EXPECT_THAT(SettingsTable({unreadable}), IsEmpty());
+  const auto methods = SettingsTable({Configured("a", "model { residual { method: \"deepnorm\" } }"),
+                                      Configured("b", "model { residual { method: \"post_ln\" } }")});
+  const auto differs = [](const auto& row) { return row.at(0) == "model.residual.encoder.residual_gain"; };
+  EXPECT_TRUE(std::ranges::any_of(methods, differs)) << "also what follows from others";
 }
 
 TEST(DifferenceBesideLayout, LayoutBatchAndLengthAreNone) {

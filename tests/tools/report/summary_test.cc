@@ -102,6 +102,9 @@ TEST_F(SummaryTest, DiagnosesComeFirst) {
   WriteRecordedRun(directory_ / "one", TwoRanks());
   std::string lines = Contents(directory_ / "one/metrics.jsonl");
   absl::StrAppend(&lines, R"({"event":"diagnosis","step":1500,"text":"gradients vanish"})", "\n");
+  for (const char* nll : {"3.5", "3.25"}) {
+    absl::StrAppend(&lines, R"({"event":"validation","step":4,"nll":)", nll, "}\n");
+  }
   for (int step = 0; step < 1000; ++step) {
     absl::StrAppend(&lines, R"({"event":"warning","step":)", step, R"(,"text":"the update was skipped"})", "\n");
   }
@@ -114,6 +117,7 @@ TEST_F(SummaryTest, DiagnosesComeFirst) {
   const auto json = nlohmann::json::parse(SummaryToJson(summary))["runs"][0];
   EXPECT_EQ(json["diagnoses"], nlohmann::json::parse(R"([{"step": 1500, "text": "gradients vanish"}])"));
   EXPECT_EQ(json["warnings"].size(), 1000u);
+  EXPECT_EQ(json["validation_nll"], 3.25) << "the last one";
 }
 
 TEST_F(SummaryTest, AFailedRunSaysWhy) {

@@ -62,6 +62,8 @@ TEST_F(ResumeRequestTest, InSlurmsQueueItIsDoneOnce) {
   Note("never", 0);
   SaveAt(10);
   EXPECT_EQ(Resume("never"), "never") << "a second srun of one allocation is no later start";
+  environment_["SLURM_RESTART_COUNT"] = "0";
+  EXPECT_EQ(Resume("never"), "never");
   environment_["SLURM_RESTART_COUNT"] = "1";
   EXPECT_EQ(Resume("never"), "auto");
   environment_["SLURM_JOB_ID"] = "43";

@@ -13,6 +13,7 @@
 #include "tests/support/temporary_directory.h"
 #include "tests/support/tiny_plan.h"
 #include "tests/tools/config/parsed_config.h"
+#include "tools/checkpoint/checkpoint_vocabularies.h"
 #include "tools/train/resume.h"
 
 namespace hadal {
@@ -184,6 +185,31 @@ TEST_F(TrainStartTest, NothingIsOfferedForAnotherModel) {
       std::string(status.message()),
       AllOf(HasSubstr("learning_rate.peak: 0.001 -> "), HasSubstr("It cannot: the checkpoint is of another model"),
             HasSubstr("Give the settings of before, --resume never"), Not(HasSubstr("--accept-changes"))));
+}
+
+TEST_F(TrainStartTest, AnotherVocabularyIsNamedWithItsNewTokensOrTheRemedy) {
+  const auto said = [this](const std::string& before, const std::string& name, const std::string& text) {
+    std::filesystem::remove_all(run());
+    CheckpointCommitter committer = SmallCommitter(run());
+    SmallState state(SmallParameters(), 1);
+    EXPECT_TRUE(Save(committer, state, {.ranks = 1, .vocabulary = before}).ok());
+    FoundCheckpoint found = FindLatest(run(), {}).value();
+    std::string& file = found.manifest.attachments[0].name;
+    std::filesystem::rename(Checkpoint(5) + "/" + file, Checkpoint(5) + "/" + name);
+    file = name;
+    const Vocabulary now = Vocabulary::Parse(text, "corpus/" + name).value();
+    CorpusManifest corpus;
+    corpus.source_vocabulary = corpus.target_vocabulary = {"corpus/" + name, now.size(), now.crc32c()};
+    std::string growth;
+    const absl::Status status = CheckVocabularies(found, corpus, {now, now}, &growth);
+    return status.ok() ? growth : std::string(status.message());
+  };
+  EXPECT_EQ(said("a 1\nb 1\n", "vocabulary.txt", "b 1\na 1\n"),
+            "rows go by token; the vocabulary has the same tokens at other ids");
+  EXPECT_THAT(said("a 1\nb 1\n", "vocabulary.txt", "a 1\nc 1\n"), HasSubstr("`hadal prepare --vocab`, "));
+  EXPECT_THAT(
+      said(R"({"model": {"vocab": {"a": 0}}})", "tokenizer.json", R"({"model": {"vocab": {"b": 0}}})"),
+      HasSubstr("`hadal prepare --monolingual --tokenizer`, --end-token: " + Checkpoint(5) + "/tokenizer.json"));
 }
 
 TEST_F(TrainStartTest, WhatAResumedRunMayChangeIsNot) {

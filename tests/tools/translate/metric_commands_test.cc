@@ -104,6 +104,9 @@ TEST_F(MetricCommandsTest, WarnsOfLinesThatAreNoSentences) {
   input_.clear();
   input_.str("The cat sat.\nA cat.\nIt's 3.5.\nIt's.\n");
   EXPECT_THAT(Error(options), HasSubstr("--nbest prints several"));
+  input_.clear();
+  input_.str("The cat sat.\nA cat.\nIt's 3.5.\n");
+  EXPECT_THAT(Error(options), ::testing::Not(HasSubstr("--nbest"))) << "three lines are not several of each of two";
 }
 
 TEST_F(MetricCommandsTest, WarnsOfTextWithoutSpacesBetweenWords) {

@@ -41,6 +41,9 @@ TEST(OutputLineTest, TextHasNumbersAndScoresAsAsked) {
   };
   EXPECT_EQ(text({}, two), "ab\n");
   EXPECT_EQ(text({.joining = PieceJoining::kSpaces}, two), "a@@ b\n");
+  EXPECT_EQ(text({.hidden_tokens = 1}, two), "b\n");
+  const std::string line = text({.json = true, .end_token = 6}, two);
+  EXPECT_EQ(Json::parse(line)["hypotheses"][0]["tokens"], Json({"a@@", "b", "c"})) << "the model's end";
   EXPECT_EQ(text({.nbest = 3, .scores = true}, two), "7\t-1.500000\tab\n7\t-2.000000\tc\n");
   EXPECT_EQ(text({}, {}), "\n");
   EXPECT_EQ(text({.nbest = 2, .scores = true}, {}), "7\t\t\n");

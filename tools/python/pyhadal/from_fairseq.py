@@ -220,7 +220,7 @@ class Conversion:
             decoder = self.number(f"decoder-{name}", int)
             encoder = self.number(f"encoder-{name}", int, decoder)
             decoder = encoder if decoder is None else decoder
-            if language_model or encoder is None:
+            if language_model:
                 encoder = decoder
             if encoder is not None:
                 self.fields[f"model.{field}"] = encoder
