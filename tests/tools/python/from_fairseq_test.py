@@ -132,7 +132,7 @@ class Conversions(unittest.TestCase):
                               ("s2t_transformer_s --layernorm-embedding", "--layernorm-embedding: no norm"),
                               ("transformer --update-freq 2,1", "--update-freq of later epochs"), ("transformer --eval-bleu-args x", "not JSON"),
                               ("transformer --best-checkpoint-metric wer", "wer: not measured"),
-                              ("transformer --lr-scheduler polynomial_decay --max-update 40 --total-num-update 50", "50: the rate falls until stop.steps"),
+                              ("transformer --lr-scheduler polynomial_decay --max-update 40 --total-num-update 50", "not for 50 updates"),
                               ("transformer_lm_wiki103 --adaptive-input-cutoff 9,99", "--adaptive-input: input and softmax share")):
             self.assertIn(part, config_of(f"fairseq-train d --arch {command}"), command)
 
