@@ -228,6 +228,8 @@ class Documents(unittest.TestCase):
         self.hadal("embed", back, "--input", self.folder / "lines", "--out", self.folder / "back.npy")
         self.assertEqual((self.folder / "back.npy").read_bytes(), (self.folder / "lines.npy").read_bytes())
         self.hadal("train", config, "--init-from", back, "--run-dir", self.folder / "on")
+        self.prepare("--mask-token", "[PAD]", "--valid", self.folder / "text.jsonl")
+        self.assertIn("masked by [MASK], and data.train has", self.hadal("train", config, "--init-from", back, "--run-dir", self.folder / "off", code=2))
 
     def test_a_mask_that_moves_with_a_grown_vocabulary_is_no_change(self):
         config = self.folder / "model.textproto"
