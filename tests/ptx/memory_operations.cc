@@ -1,17 +1,7 @@
 #include "tests/ptx/memory_operations.h"
 
-#include <cstdlib>
-#include <cstring>
-
 namespace hadal::ptx {
 namespace {
-
-uint64_t Loaded(const uint8_t* from, int bytes) {
-  uint64_t word = 0;
-  std::memcpy(&word, from, std::abs(bytes));
-  const int unused = 64 + 8 * bytes;  // for signed elements
-  return bytes > 0 ? word : static_cast<uint64_t>(static_cast<int64_t>(word << unused) >> unused);
-}
 
 // Fragments of mma.m16n8k16 (PTX ISA, "Matrix Fragments"): lane = 4 · group + member. Register r of a lane has two
 // elements, 2 · member and the next one of
@@ -55,8 +45,8 @@ void LoadMatrix(Warp& warp, const Instruction& i, uint32_t /*lanes*/) {
   uint16_t rows[kLanes][8];
   for (int lane = 0; lane < kLanes; ++lane) {
     const uint64_t address = static_cast<uint32_t>(warp.lanes(i.operands[4])[lane] + i.offset);
-    const Access access{.address = address, .bytes = 16, .used = 0xFFFF, .store = false, .thread = warp.thread(lane)};
-    std::memcpy(rows[lane], warp.block().shared.At(access, warp.block().clock), 16);
+    const Access access{.address = address, .used = 0xFFFF, .thread = warp.thread(lane)};
+    std::memcpy(rows[lane], warp.block().shared.At<false, 16>(access, warp.block().clock), 16);
   }
   for (int m = 0; m < 4; ++m) {
     for (int lane = 0; lane < kLanes; ++lane) {
@@ -83,32 +73,6 @@ void Shuffle(Warp& warp, const Instruction& i, uint32_t /*lanes*/) {
 }
 
 }  // namespace
-
-void AccessMemory(Warp& warp, const Instruction& i, uint32_t lanes, Space space, bool store, int bytes, int parts) {
-  BlockState& block = warp.block();
-  const int width = std::abs(bytes), first = store ? 1 : 0;
-  const uint64_t* base = warp.lanes(i.operands[store ? 0 : parts]);
-  Region* region = space == Space::kShared ? &block.shared : space == Space::kParameter ? &block.parameters : nullptr;
-  for (; lanes != 0; lanes &= lanes - 1) {
-    const int lane = std::countr_zero(lanes);
-    Access access{
-        .address = base[lane] + i.offset, .bytes = width * parts, .store = store, .thread = warp.thread(lane)};
-    access.used = i.used & ((uint32_t{1} << access.bytes) - 1);
-    if (space == Space::kShared) access.address = static_cast<uint32_t>(access.address);
-    if (space == Space::kGlobal && (region == nullptr || !region->Contains(access.address))) {
-      region = &block.global.Find(access.address);
-    }
-    uint8_t* memory = region->At(access, block.clock);
-    for (int part = 0; part < parts; ++part) {
-      uint64_t& word = warp.lanes(i.operands[first + part])[lane];
-      if (store) {
-        std::memcpy(memory + part * width, &word, width);
-      } else {
-        word = Loaded(memory + part * width, bytes);
-      }
-    }
-  }
-}
 
 void AddWarpOperations(std::map<std::string, Operation>& table) {
   const auto add = [&](const char* name, Step step) { table[name] = {.kind = Kind::kCollective, .step = step}; };
