@@ -1,5 +1,7 @@
 #include "tests/support/kernel_emulator.h"
 
+#include <ucontext.h>
+
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
@@ -19,7 +21,8 @@ constexpr int kPoison = 0xFF;
 thread_local KernelEmulator* current_emulator = nullptr;
 
 bool SamePlace(const std::source_location& a, const std::source_location& b) {
-  return a.line() == b.line() && a.column() == b.column() && std::strcmp(a.file_name(), b.file_name()) == 0;
+  return a.line() == b.line() && a.column() == b.column() &&
+         (a.file_name() == b.file_name() || std::strcmp(a.file_name(), b.file_name()) == 0);
 }
 
 }  // namespace
@@ -115,52 +118,52 @@ void KernelEmulator::FiberMain() {
 }
 
 void KernelEmulator::RunBlock() {
-  while (!runnable_.empty()) {
-    const size_t choice = (random_() >> 32) * runnable_.size() >> 32;
-    const int thread = runnable_[choice];
-    runnable_[choice] = runnable_.back();
-    runnable_.pop_back();
-    Resume(thread);
-    switch (fibers_[thread].state) {
-      case State::kAtBarrier:
-        ReleaseIfComplete(0, shape_.threads, State::kAtBarrier);
-        break;
-      case State::kInWarpWork:
-        ReleaseIfComplete(thread / kLanes * kLanes, kLanes, State::kInWarpWork);
-        break;
-      default:
-        break;
-    }
-  }
+  if (__builtin_setjmp(scheduler_) == 0) SwitchTo(Next());
+  running_ = -1;
   for (int t = 0; t < shape_.threads; ++t) {
     if (fibers_[t].state != State::kReturned) Diverged();
   }
   if (counter_ != nullptr) counter_->Meet(0, shape_.threads);
 }
 
-// Returns when the fiber waits or has ended.
-void KernelEmulator::Resume(int thread) {
-  Fiber& fiber = fibers_[thread];
-  running_ = thread;
-  if (_setjmp(scheduler_) == 0) {
-    if (fiber.stack != nullptr) _longjmp(fiber.jump, 1);
-    fiber.stack = std::make_unique_for_overwrite<std::byte[]>(kStackBytes);
-    // Stacks begin at different offsets of a page; otherwise their tops would share a few sets of the CPU's cache.
-    const size_t offset = thread % 64 * 64;
-    getcontext(&fiber.entry);
-    fiber.entry.uc_stack = {.ss_sp = fiber.stack.get(), .ss_flags = 0, .ss_size = kStackBytes - offset};
-    fiber.entry.uc_link = nullptr;
-    makecontext(&fiber.entry, &KernelEmulator::FiberMain, 0);
-    setcontext(&fiber.entry);
-  }
-  running_ = -1;
+// Takes a random runnable thread; -1: there is none.
+int KernelEmulator::Next() {
+  if (runnable_.empty()) return -1;
+  const size_t choice = (random_() >> 32) * runnable_.size() >> 32;
+  const int thread = runnable_[choice];
+  runnable_[choice] = runnable_.back();
+  runnable_.pop_back();
+  return thread;
 }
 
+// Continues the thread, or, with -1, RunBlock.
+void KernelEmulator::SwitchTo(int thread) {
+  if (thread < 0) __builtin_longjmp(scheduler_, 1);
+  Fiber& fiber = fibers_[thread];
+  running_ = thread;
+  if (fiber.stack != nullptr) __builtin_longjmp(fiber.jump, 1);
+  fiber.stack = std::make_unique_for_overwrite<std::byte[]>(kStackBytes);
+  // Stacks begin at different offsets of a page; otherwise their tops would share a few sets of the CPU's cache.
+  const size_t offset = thread % 64 * 64;
+  ucontext_t entry;
+  getcontext(&entry);
+  entry.uc_stack = {.ss_sp = fiber.stack.get(), .ss_flags = 0, .ss_size = kStackBytes - offset};
+  entry.uc_link = nullptr;
+  makecontext(&entry, &KernelEmulator::FiberMain, 0);
+  setcontext(&entry);
+  std::abort();
+}
+
+// Returns when the thread is to continue. Meanwhile others run.
 void KernelEmulator::Wait(State state, const std::source_location& where) {
-  Fiber& fiber = fibers_[running_];
+  const int thread = running_;
+  Fiber& fiber = fibers_[thread];
   fiber.state = state;
   fiber.where = where;
-  if (_setjmp(fiber.jump) == 0) _longjmp(scheduler_, 1);
+  if (state == State::kAtBarrier) ReleaseIfComplete(0, shape_.threads, state);
+  if (state == State::kInWarpWork) ReleaseIfComplete(thread / kLanes * kLanes, kLanes, state);
+  const int next = Next();
+  if (next != thread && __builtin_setjmp(fiber.jump) == 0) SwitchTo(next);
 }
 
 // Resumes threads [first, first + count) when all of them wait at the same place.
