@@ -13,8 +13,9 @@ export work=$build/tidy config=$source/.clang-tidy  # the build may lie elsewher
 rm -rf "$work"
 mkdir -p "$work"
 
-# "FLAGS<tab>FILE" of each, once where several targets compile it, without the headers that the build parses once for all. No CUDA: clang would want a toolkit of its own.
-sed -nE 's/ -Winvalid-pch -include [^ ]*cmake_pch\.hxx//; s/\\(.)/\1/g; s/^ *"command": "[^ ]* (.*) -o [^ ]* -c ([^ ]*)",?$/\1\t\2/p' \
+# "FLAGS<tab>FILE" of each, once where several targets compile it, without the headers that the build parses once for all; what is compiled
+# without them is not compiled alike. No CUDA: clang would want a toolkit of its own.
+sed -nE 's/( -Winvalid-pch) -include [^ ]*cmake_pch\.hxx/\1/; s/\\(.)/\1/g; s/^ *"command": "[^ ]* (.*) -o [^ ]* -c ([^ ]*)",?$/\1\t\2/p' \
   "$build/compile_commands.json" |
   # What the build compiles together, one by one.
   awk -F'\t' '$2 !~ /\/Unity\/unity_/ { print; next }
@@ -24,12 +25,11 @@ sed -nE 's/ -Winvalid-pch -include [^ ]*cmake_pch\.hxx//; s/\\(.)/\1/g; s/^ *"co
 grep 'includes no source$' "$work/found" && exit 2
 [ -s "$work/files" ] || { echo "no source files found in $build/compile_commands.json"; exit 2; }
 
-# work/NNN: a batch's flags, then its files, a line each. A file that Highway compiles once for each instruction set is a batch of
-# its own, and looked at for one of them: the text is the same.
+# work/NNN: a batch's flags, then its files, a line each. A file that Highway compiles once for each instruction set is looked at for one
+# of them: the text is the same.
 awk -F'\t' -v work="$work" '
-  { alone = 0; while ((getline line < $2) > 0) if (line ~ /foreach_target\.h/) alone = 1; close($2) }
-  alone || $1 != flags || size == 16 { batch = sprintf("%s/%03d", work, batches++); size = 0; flags = alone ? "" : $1
-    print $1 (alone ? " -DHWY_COMPILE_ONLY_STATIC" : "") > batch }
+  { like = $1; while ((getline line < $2) > 0) if (line ~ /foreach_target\.h/) like = $1 " -DHWY_COMPILE_ONLY_STATIC"; close($2) }
+  like != flags || size == 16 { batch = sprintf("%s/%03d", work, batches++); size = 0; flags = like; print flags > batch }
   { print $2 > batch; size++ }' "$work/files" || exit 2
 
 look() {  # FLAGS FILE...: what is found in the files

@@ -23,7 +23,6 @@ using Tag = FloatTag;
 using Vec = FloatVec;
 
 constexpr float kLowest = std::numeric_limits<float>::lowest();
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // Sums over a row of logits.
 struct RowSums {
@@ -101,7 +100,7 @@ RowSums SumRow(const float* HWY_RESTRICT z, int64_t columns) {
   for (int v = 0; v < PartialSums::kVectors; ++v) {
     logits.vectors[v] = hn::Add(logits.vectors[v], load_rest(0.0f)(v * lanes));
   }
-  AddGroups<1>(load_rest(-kInfinity), sums);
+  AddGroups<1>(load_rest(-std::numeric_limits<float>::infinity()), sums);
   sums.logits = logits;
   return CombineLanes(sums);
 }

@@ -16,7 +16,7 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kBelowAll = -std::numeric_limits<float>::infinity();
 
 // The best tokens of one row so far, in descending order of `logits`: tokens[0 … used).
 struct Best {
@@ -26,7 +26,7 @@ struct Best {
   int64_t used = 0;
 
   // A logit must exceed this to enter. Columns arrive in ascending order, so of equal logits the earlier column stays.
-  float threshold() const { return used < capacity ? -kInfinity : logits[tokens[used - 1]]; }
+  float threshold() const { return used < capacity ? kBelowAll : logits[tokens[used - 1]]; }
 
   void Insert(int32_t token) {
     const float value = logits[token];
@@ -60,7 +60,7 @@ void TopCandidatesKernel(const TopCandidatesArgs& args, int64_t begin, int64_t e
     const int32_t* const tokens = args.tokens.row(i);
     SearchRow(logits, args.logits.columns, args.tokens.row(i), args.tokens.columns);
     for (int64_t k = 0; k < args.tokens.columns; ++k) {
-      args.values.row(i)[k] = tokens[k] >= 0 ? logits[tokens[k]] : -kInfinity;
+      args.values.row(i)[k] = tokens[k] >= 0 ? logits[tokens[k]] : kBelowAll;
     }
     args.also_values[i] = logits[args.also];
     args.best[i] = std::max(tokens[0], 0);
