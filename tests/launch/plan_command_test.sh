@@ -7,11 +7,11 @@ source=${2:?usage: plan_command_test.sh HADAL SOURCE_DIR}
 . "$(dirname "$0")/../support/command_test.sh"
 configs=$source/configs
 
-# pastes NODES CONFIG…: what the search says of so many nodes is a run of all their GPUs.
+# pastes MACHINE NODES CONFIG…: what the search says of so many nodes is a run of all their GPUs.
 pastes() {
-  local nodes=$1; shift
-  expect 0 "$hadal" plan "$@" --vocabulary 32000 --machine "$configs/machines/a100_80g_8.textproto" --nodes "$nodes"
-  local line; line=$(tail -n 1 out)
+  local machine=$1 nodes=$2; shift 2
+  expect 0 "$hadal" plan "$@" --vocabulary 32000 --machine "$machine" --nodes "$nodes"
+  line=$(tail -n 1 out)
   case $line in '--set pipeline.stages='*) ;; *) fail "the last line is no list of options: $line"; return ;; esac
   # shellcheck disable=SC2086  # pasted
   expect 0 "$hadal" config show "$@" $line
@@ -23,9 +23,14 @@ import json, sys
 assert json.load(open("out"))["ranks"] == 8 * int(sys.argv[1])
 PYTHON
 }
-pastes 1 "$configs/papers/paper/branchnorm.textproto" "$configs/depth/500.textproto"
-pastes 8 "$configs/papers/paper/branchnorm.textproto" "$configs/depth/500.textproto"
-pastes 1 "$configs/language_model/base.textproto"
+# GPUs of so little memory that 18 layers are cut into stages and recomputed, as 500 are on whole ones (whose search takes a minute; of it
+# layout_search_test).
+sed 's/^memory_gib: .*/memory_gib: 5/' "$configs/machines/a100_80g_8.textproto" > small.textproto
+for nodes in 1 8; do
+  pastes small.textproto $nodes "$configs/papers/paper/branchnorm.textproto" "$configs/depth/18.textproto"
+  [[ $line != *stages=1\ * && $line = *memory_limit_bytes=* ]] || fail "18 layers are not cut and recomputed: $line"
+done
+pastes "$configs/machines/a100_80g_8.textproto" 1 "$configs/language_model/base.textproto"
 
 echo "what cannot be planned, and what a plan leaves out"
 expect 2 "$hadal" plan "$configs/tatoeba/shallow.textproto"; says "data.train is not set.*--vocabulary N"
