@@ -17,10 +17,11 @@
 #include <cstdint>
 
 #include "runtime/random.h"
-#include "runtime/stream.h"
 #include "runtime/tensor.h"
 
 namespace hadal {
+
+class Stream;
 
 enum class Activation : int32_t { kRelu, kGelu, kGeluTanh, kSilu };
 

@@ -19,10 +19,11 @@
 #include <cmath>
 
 #include "runtime/math.h"
-#include "runtime/stream.h"
 #include "runtime/tensor.h"
 
 namespace hadal {
+
+class Stream;
 
 struct AdamArgs {
   Vector parameter;                    // [n] (in place)

@@ -3,10 +3,11 @@
 // Blocking on the CPU; allocates nothing. On a device it may run on another queue (Stream::Beside).
 #pragma once
 
-#include "runtime/stream.h"
 #include "runtime/tensor.h"
 
 namespace hadal {
+
+class Stream;
 
 struct AddArgs {
   Vector sum;          // [n] (+=): added to

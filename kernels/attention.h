@@ -29,10 +29,11 @@
 #include "kernels/device_batch.h"
 #include "kernels/rotary.h"
 #include "runtime/random.h"
-#include "runtime/stream.h"
 #include "runtime/tensor.h"
 
 namespace hadal {
+
+class Stream;
 
 struct AttentionShape {
   ConstTokens query_offsets;       // [sentences + 1], first 0

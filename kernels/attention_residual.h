@@ -25,10 +25,11 @@
 
 #include <span>
 
-#include "runtime/stream.h"
 #include "runtime/tensor.h"
 
 namespace hadal {
+
+class Stream;
 
 inline constexpr int64_t kReaderRowBlock = 32;
 inline constexpr int64_t kMostReaders = 16;  // of a call

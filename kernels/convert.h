@@ -7,10 +7,11 @@
 // REQUIRES: equal shapes; no overlap (aborts if the addresses are equal). Blocking only on the CPU; allocates nothing.
 #pragma once
 
-#include "runtime/stream.h"
 #include "runtime/tensor.h"
 
 namespace hadal {
+
+class Stream;
 
 struct ConvertArgs {
   ConstAnyMatrix from;  // [R, W]

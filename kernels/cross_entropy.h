@@ -19,10 +19,11 @@
 // asynchronous on a device; allocates nothing.
 #pragma once
 
-#include "runtime/stream.h"
 #include "runtime/tensor.h"
 
 namespace hadal {
+
+class Stream;
 
 struct CrossEntropyArgs {
   AnyMatrix logits;           // z [R, V]; overwritten by dz when gradient_scale ≠ 0, else unchanged

@@ -12,10 +12,11 @@
 
 #include "kernels/device_batch.h"
 #include "runtime/random.h"
-#include "runtime/stream.h"
 #include "runtime/tensor.h"
 
 namespace hadal {
+
+class Stream;
 
 // Fills table [P, W]: row p is the encoding of the p-th token of a sentence (p from 0; fairseq's position p + 2).
 void FillSinusoidalPositions(Matrix table);

@@ -16,10 +16,11 @@
 #pragma once
 
 #include "kernels/residual_norm.h"
-#include "runtime/stream.h"
 #include "runtime/tensor.h"
 
 namespace hadal {
+
+class Stream;
 
 inline constexpr int64_t kHeadNormRowBlock = 32;
 

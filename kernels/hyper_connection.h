@@ -31,10 +31,11 @@
 // a device; allocates nothing.
 #pragma once
 
-#include "runtime/stream.h"
 #include "runtime/tensor.h"
 
 namespace hadal {
+
+class Stream;
 
 inline constexpr int64_t kMostResiduals = 8;  // the largest n
 inline constexpr int64_t kHyperRowBlock = 32;

@@ -20,10 +20,11 @@
 #include <cstdint>
 
 #include "runtime/random.h"
-#include "runtime/stream.h"
 #include "runtime/tensor.h"
 
 namespace hadal {
+
+class Stream;
 
 class GradientBatch;  // gradient_batch.h
 

@@ -13,10 +13,11 @@
 // nothing.
 #pragma once
 
-#include "runtime/stream.h"
 #include "runtime/tensor.h"
 
 namespace hadal {
+
+class Stream;
 
 struct MuonMomentumArgs {
   Vector gradient;      // [n] in: g, out: u

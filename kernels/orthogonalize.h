@@ -17,10 +17,11 @@
 #include <cstdint>
 
 #include "runtime/storage.h"
-#include "runtime/stream.h"
 #include "runtime/tensor.h"
 
 namespace hadal {
+
+class Stream;
 
 struct NewtonSchulz {
   int32_t steps = 5;

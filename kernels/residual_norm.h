@@ -27,10 +27,11 @@
 #pragma once
 
 #include "runtime/random.h"
-#include "runtime/stream.h"
 #include "runtime/tensor.h"
 
 namespace hadal {
+
+class Stream;
 
 class GradientBatch;  // gradient_batch.h
 

@@ -10,10 +10,11 @@
 #pragma once
 
 #include "kernels/rotary.h"
-#include "runtime/stream.h"
 #include "runtime/tensor.h"
 
 namespace hadal {
+
+class Stream;
 
 struct ScatterRowsArgs {
   ConstAnyMatrix x;                       // [B, W]

@@ -10,10 +10,11 @@
 // allocates nothing.
 #pragma once
 
-#include "runtime/stream.h"
 #include "runtime/tensor.h"
 
 namespace hadal {
+
+class Stream;
 
 inline constexpr int64_t kShiftScaleRowBlock = 32;
 

@@ -11,10 +11,11 @@
 
 #include <span>
 
-#include "runtime/stream.h"
 #include "runtime/tensor.h"
 
 namespace hadal {
+
+class Stream;
 
 double SumOfSquares(ConstVector x);
 

@@ -9,10 +9,11 @@
 // REQUIRES: K ≥ 1, 0 ≤ also < V; sizes as stated (aborts otherwise). On a CPU blocking; allocates nothing.
 #pragma once
 
-#include "runtime/stream.h"
 #include "runtime/tensor.h"
 
 namespace hadal {
+
+class Stream;
 
 struct TopCandidatesArgs {
   ConstMatrix logits;        // z [R, V]

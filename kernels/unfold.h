@@ -15,10 +15,11 @@
 #include <cstdint>
 
 #include "kernels/device_batch.h"
-#include "runtime/stream.h"
 #include "runtime/tensor.h"
 
 namespace hadal {
+
+class Stream;
 
 inline constexpr int64_t kConvolutionTaps = 5;
 inline constexpr int64_t kConvolutionStride = 2;

@@ -10,6 +10,7 @@
 #include "kernels/cuda_host/cublas_library.h"
 #include "runtime/check.h"
 #include "runtime/status_macros.h"
+#include "runtime/stream.h"
 
 namespace hadal::cuda {
 namespace {

@@ -19,6 +19,7 @@
 
 #include "kernels/linear.h"
 #include "runtime/device_queues.h"
+#include "runtime/stream.h"
 #include "runtime/tensor.h"
 
 namespace hadal::cuda {

@@ -13,6 +13,7 @@
 #include "runtime/crc32c.h"
 #include "runtime/run_directory.h"
 #include "runtime/status_macros.h"
+#include "runtime/stream.h"
 
 namespace hadal {
 namespace {

@@ -25,6 +25,7 @@
 #include "runtime/device.h"
 #include "runtime/files.h"
 #include "runtime/safetensors.h"
+#include "runtime/stream.h"
 
 namespace hadal {
 

@@ -2,6 +2,9 @@
 // runs a step, and adds what only it has.
 #pragma once
 
+#include <functional>
+#include <vector>
+
 #include "gtest/gtest.h"
 #include "kernels/adam.h"
 #include "tests/support/backend.h"

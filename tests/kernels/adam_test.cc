@@ -1,6 +1,7 @@
 #include "kernels/adam.h"
 
 #include "gtest/gtest.h"
+#include "runtime/stream.h"
 #include "tests/kernels/adam_conformance.h"
 #include "tests/support/each_instruction_set.h"
 #include "tests/support/strided_matrix.h"

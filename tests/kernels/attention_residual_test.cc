@@ -4,6 +4,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/weighted_sum.h"
+#include "runtime/stream.h"
 #include "tests/kernels/attention_residual_run.h"
 #include "tests/support/each_instruction_set.h"
 #include "tests/support/random_inputs.h"

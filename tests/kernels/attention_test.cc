@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "gtest/gtest.h"
+#include "runtime/stream.h"
 #include "tests/kernels/attention_conformance.h"
 #include "tests/support/each_instruction_set.h"
 #include "tests/support/finite_difference.h"

@@ -1,6 +1,7 @@
 #include "kernels/cross_entropy.h"
 
 #include "gtest/gtest.h"
+#include "runtime/stream.h"
 #include "tests/kernels/cross_entropy_conformance.h"
 #include "tests/support/cross_entropy_reference.h"
 #include "tests/support/each_instruction_set.h"

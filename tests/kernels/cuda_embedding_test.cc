@@ -5,6 +5,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/cuda/dropout.h"
+#include "runtime/stream.h"
 #include "tests/kernels/embedding_conformance.h"
 #include "tests/support/kernel_device.h"
 #include "tests/support/random_inputs.h"

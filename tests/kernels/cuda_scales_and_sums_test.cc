@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "kernels/cuda/operations.h"
 #include "tests/kernels/scales_and_sums_run.h"
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
 #include "gtest/gtest.h"
 #include "kernels/cuda/operations.h"

@@ -1,6 +1,7 @@
 #include "kernels/embedding.h"
 
 #include "gtest/gtest.h"
+#include "runtime/stream.h"
 #include "tests/kernels/embedding_conformance.h"
 #include "tests/support/each_instruction_set.h"
 #include "tests/support/finite_difference.h"

@@ -2,6 +2,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/residual_norm.h"
+#include "runtime/stream.h"
 #include "tests/kernels/hyper_connection_run.h"
 #include "tests/support/each_instruction_set.h"
 #include "tests/support/random_inputs.h"

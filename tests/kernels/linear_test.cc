@@ -7,6 +7,7 @@
 
 #include "gtest/gtest.h"
 #include "runtime/compute_thread.h"
+#include "runtime/stream.h"
 #include "tests/support/each_instruction_set.h"
 #include "tests/support/random_inputs.h"
 #include "tests/support/strided_matrix.h"

@@ -17,6 +17,7 @@
 #include "kernels/sum_of_squares.h"
 #include "kernels/top_candidates.h"
 #include "kernels/weighted_sum.h"
+#include "runtime/stream.h"
 
 namespace hadal {
 namespace {

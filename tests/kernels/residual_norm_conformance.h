@@ -2,6 +2,7 @@
 // CUDA's kernels in each pair of stored types. A backend's test says how it runs a case, and adds what only it has.
 #pragma once
 
+#include <functional>
 #include <ostream>
 #include <span>
 

@@ -1,6 +1,7 @@
 #include "kernels/residual_norm.h"
 
 #include "gtest/gtest.h"
+#include "runtime/stream.h"
 #include "tests/kernels/residual_norm_conformance.h"
 #include "tests/kernels/residual_norm_run.h"
 #include "tests/support/each_instruction_set.h"

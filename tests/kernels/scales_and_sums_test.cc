@@ -1,6 +1,7 @@
 // Operations with a few learned numbers: a gain for each head, a shift and a scale, the weights of a sum. Each beside
 // its reference, on every instruction set; no number of threads and no place of an output changes a bit.
 
+#include "runtime/stream.h"
 #include "tests/kernels/scales_and_sums_run.h"
 
 #include "tests/support/each_instruction_set.h"

@@ -1,5 +1,7 @@
 #include "layers/device_support.h"
 
+#include <utility>
+
 #include "gmock/gmock.h"
 #include "layers/method_presets.h"
 #include "tests/support/tiny_plan.h"

@@ -2,6 +2,7 @@
 #include "pipeline/instruments/run_diagnosis.h"
 
 #include <cmath>
+#include <functional>
 
 #include "gmock/gmock.h"
 #include "tests/support/tiny_plan.h"
