@@ -321,7 +321,9 @@ absl::Status MakeDirectories(const std::string& path) {
       const int error = errno;
       struct stat info;
       if (stat(prefix.c_str(), &info) != 0) {
-        if (error != EEXIST) return ErrnoStatus(error, "make directory", prefix);
+        if (error != EEXIST || errno != ENOENT) {
+          return ErrnoStatus(error == EEXIST ? errno : error, "make directory", prefix);
+        }
         return FailedPreconditionError(
             "cannot make directory ", prefix,
             ": it is a symbolic link to a place that is not there; mount its disk, or make it");

@@ -271,6 +271,8 @@ TEST(FilesTest, TheDirectoryThatCannotBeMadeIsNamed) {
   ASSERT_EQ(symlink("unmounted", (directory / "link").c_str()), 0);
   EXPECT_THAT(std::string(MakeDirectories(directory / "link/below").message()),
               HasSubstr("link to a place that is not there"));
+  ASSERT_EQ(symlink("loop", (directory / "loop").c_str()), 0);
+  EXPECT_THAT(std::string(MakeDirectories(directory / "loop/below").message()), HasSubstr("Too many levels"));
 }
 
 TEST(FilesTest, NewFilesHaveThePermissionsThatTheUmaskLeaves) {

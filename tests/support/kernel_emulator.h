@@ -121,8 +121,9 @@ class KernelEmulator {
   void StartBlock();
   void RunBlock();
   int Next();
-  [[noreturn, gnu::noinline]] void SwitchTo(int thread);
-  void Wait(State state, const std::source_location& where);
+  // Sanitizers would keep the frames that a jump leaves: poisoned, and on ThreadSanitizer's stack of calls.
+  [[noreturn, gnu::noinline, gnu::no_sanitize_address, gnu::no_sanitize_thread]] void SwitchTo(int thread);
+  [[gnu::no_sanitize_thread]] void Wait(State state, const std::source_location& where);
   void ReleaseIfComplete(int first, int count, State state);
   [[noreturn]] void Diverged() const;
   void Race(AccessKind kind, const SharedRaces::Other& other, size_t bytes, const std::source_location& where);

@@ -92,7 +92,8 @@ absl::Status FollowConfig(const TrainArguments& arguments, const CorpusShare& sh
 }  // namespace
 
 absl::Status CheckRunDirectory(const std::string& directory) {
-  if (!IsCheckpoint(directory)) return CheckPlace(directory);
+  const bool has_run = PathExists(CheckpointsDirectory(directory));  // which an older version began there
+  if (!IsCheckpoint(directory) || has_run) return CheckPlace(directory);
   return InvalidArgumentError("--run-dir ", directory, " is a checkpoint, which nothing may change; to start from its ",
                               "weights, give --init-from ", directory, " and another --run-dir");
 }

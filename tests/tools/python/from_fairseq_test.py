@@ -90,8 +90,10 @@ class Conversions(unittest.TestCase):
         found = fields("fairseq-train d --arch transformer --save-interval-updates 0 --validate-interval-updates 0")
         self.assertFalse({"checkpoint.every_steps", "validation.every_steps"} & found.keys(), "0: by epochs")
         for options, rate in (("", (286000, 1e-4, 1e-7)), (" --lr-period-updates 270000 --t-mult 2 --lr-shrink 0.75 --warmup-init-lr -1", (286000, 1e-4, 1e-4)),
-                              (" --max-update 0 --lr-period-updates 1000 --min-lr 0", (17000, 0, 1e-7))):
+                              (" --max-update 0 --lr-period-updates 1000 --min-lr 0", (17000, 0, 1e-7)),
+                              (" --max-lr 1.5 --lr 1e-4 --min-lr 1e-9", (286000, 1e-4, 1e-7))):
             found = fields(LANGUAGE_MODEL + options)
+            self.assertEqual(found["learning_rate.peak"], 1.5 if "max-lr" in options else 1, "of fairseq before 0.10")
             self.assertEqual(found["learning_rate.schedule"], "cosine")
             self.assertEqual(tuple(found[field] for field in ("stop.steps", "learning_rate.end_rate", "learning_rate.warmup_initial_rate")), rate, options)
             self.assertNotIn("the rate falls", config_of(LANGUAGE_MODEL + options))
@@ -130,6 +132,7 @@ class Conversions(unittest.TestCase):
         for command, part in (("transformer --criterion composite_loss", "--criterion composite_loss: only"), ("transformer", "no limit is given"),
                               ("s2t_transformer_s --conv-kernel-sizes 3,3", "--conv-kernel-sizes: the two"),
                               ("s2t_transformer_s --layernorm-embedding", "--layernorm-embedding: no norm"),
+                              ("transformer --lr-scheduler inverse_sqrt --min-lr 1e-9", "--min-lr: of cosine alone"),
                               ("transformer --update-freq 2,1", "--update-freq of later epochs"), ("transformer --eval-bleu-args x", "not JSON"),
                               ("transformer --best-checkpoint-metric wer", "wer: not measured"),
                               ("transformer --lr-scheduler polynomial_decay --max-update 40 --total-num-update 50", "not for 50 updates"),

@@ -285,8 +285,8 @@ class TrainTest(unittest.TestCase):
         self.assertEqual((vectors.shape, vectors.dtype, run.embed([]).shape), ((152, 32), np.float32, (0, 32)))
         np.testing.assert_array_equal(vectors, np.load(self.path("texts.npy")))  # the same bits
         self.call_one_program(run, lambda place: run.embed(texts[place:place + 1])[0].tolist(), vectors.tolist())
-        with self.assertRaisesRegex(pyhadal.Refusal, r"has \d+ tokens, more than 63, the limit of the model"):
-            run.embed(["one " * 100])
+        with self.assertRaisesRegex(pyhadal.Refusal, r"^text 70 has \d+ tokens, more than 63, the limit of the model"):
+            run.embed([*["one"] * 70, "one " * 100])
 
     def test_an_interrupt_saves_and_the_same_call_goes_on(self):
         def interrupt():
@@ -307,8 +307,9 @@ class TrainTest(unittest.TestCase):
         with self.assertRaisesRegex(pyhadal.JobError, r"^model.heads = 7 is not allowed; it must divide model.d_model = 32\n  config:") as caught:
             pyhadal.train(pyhadal.Config(SMALL, {"model.heads": 7}), self.corpus, run_dir=self.path("bad"), ranks=2)
         self.assertEqual(caught.exception.exit_code, 2)
-        found = program.failure("train", "\n".join(["-" * 74, "mpirun has detected", "an attempt", "-" * 74, ""]), 1)
+        found = program.failure("train", "\r\n".join(["-" * 74, "mpirun has detected", "an attempt", "-" * 74, ""]), 1)
         self.assertEqual(str(found), "hadal train ended with exit code 1: mpirun has detected\nan attempt")
+        self.assertEqual(str(program.failure("train", "-", 1)), "hadal train ended with exit code 1")
         with mock.patch.dict(os.environ, HADAL="/usr/bin/env"):  # all programs that it starts use this Python
             os.environ.pop("HADAL_PYTHON", None)
             self.assertIn(f"HADAL_PYTHON={sys.executable}\n".encode(), program.start([], stdout=subprocess.PIPE).communicate()[0])

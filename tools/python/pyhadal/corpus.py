@@ -82,7 +82,7 @@ def _files(text: Any, direction: str, path: str) -> "tuple[list[str], str]":
     with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
         for number, row in enumerate(_rows(text, direction)):
             this = "texts" if isinstance(row, str) else "pairs"
-            if number == 0 and isinstance(row, str) and os.path.isfile(row):
+            if number == 0 and isinstance(row, str) and ("." in row or "/" in row) and os.path.isfile(row):
                 raise Refusal(f"{row} is a file, and a list holds texts; give files as (SOURCE, TARGET), or one alone with direction or monolingual")
             if kind not in ("", this):
                 raise Refusal(f"row {number} is of {this}, those before are of {kind}; give pairs or texts")

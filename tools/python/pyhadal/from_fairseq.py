@@ -106,7 +106,7 @@ OPTIONS_OF_CODE = {
     "lr": "`learning_rate.peak`",
     "lr-scheduler": "`learning_rate.schedule`: inverse_sqrt, polynomial_decay, cosine, fixed (\"constant\")",
     "min-lr": "`learning_rate.end_rate`, of cosine", "lr-period-updates": "`stop.steps` less the warm-up: cosine has one period",
-    "t-mult": "cosine has one period", "lr-shrink": "cosine has one period",
+    "max-lr": "`learning_rate.peak` of cosine before fairseq 0.10, whose `--lr` is the `end_rate`", "t-mult": "cosine has one period", "lr-shrink": "cosine has one period",
     "warmup-updates": "`learning_rate.warmup_updates`",
     "warmup-init-lr": "`learning_rate.warmup_initial_rate`; fairseq's default is 0, of cosine --min-lr", "total-num-update": "`stop.steps`",
     "criterion": "label_smoothed_cross_entropy; cross_entropy and adaptive_loss set `model.label_smoothing` 0",
@@ -311,10 +311,15 @@ class Conversion:
         steps = self.number("total-num-update", int) if schedule == "polynomial_decay" else None
         if schedule == "cosine":
             lowest, start, period = (self.number(name, float, -1.0) for name in ("min-lr", "warmup-init-lr", "lr-period-updates"))
+            if "max-lr" in self.given:  # before fairseq 0.10, where --min-lr ends training
+                self.fields["learning_rate.peak"], lowest = self.number("max-lr", float), peak or 0.0
             self.fields["learning_rate.end_rate"] = max(0.0, lowest)
             if warmup:
                 self.fields["learning_rate.warmup_initial_rate"] = max(0.0, lowest if start < 0 else start)
             steps = int(warmup + period) if period > 0 else None
+        else:
+            of_cosine = ("min-lr", "max-lr", "lr-period-updates", "t-mult", "lr-shrink")
+            self.missing.extend(f"--{name}: of cosine alone" for name in of_cosine if name in self.given)
         if steps and steps != self.fields.setdefault("stop.steps", steps):
             self.missing.append(f"the rate falls until stop.steps, not for {steps} updates")
 

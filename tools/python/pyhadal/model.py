@@ -137,7 +137,7 @@ class ModelCommands:
                  for each in json.loads(answer)["hypotheses"]] for answer in answers]
 
     def _service(self, command: str, options: "dict[str, Any]", inputs: "Sequence[str]" = ()) -> Service:
-        if files := sorted({"buffer", "input", "out", "prefix", "source", "target"} & options.keys()):
+        if files := sorted({"buffer", "input", "out", "prefix", "source", "target"} & {name.rstrip("_") for name in options}):
             raise Refusal(f"{files[0]} is of the command alone; here texts and answers are lists")
         services: "dict[Any, Service]" = self.__dict__.setdefault("_services", {})
         words = (*flags(options), self.path)

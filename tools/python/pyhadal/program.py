@@ -85,7 +85,7 @@ def start(arguments: Sequence[str], bound: bool = True, **options: Any) -> "subp
     SIGTERM when the thread that started it ends. `options`: of subprocess.Popen."""
     python = sys.executable or os.path.realpath("/proc/self/exe")
     words = [python, "-I", "-S", "-c", _BOUND, str(os.getpid())] if bound else []
-    options.setdefault("env", {"HADAL_PYTHON": python, **os.environ})  # for commands that start Python themselves
+    options["env"] = {"HADAL_PYTHON": python, **options.get("env", os.environ)}  # for commands that start Python themselves
     return subprocess.Popen([*words, find(), *arguments], start_new_session=True, **options)
 
 
@@ -98,9 +98,10 @@ def failure(command: str, said: str, code: int) -> Refusal:
     last = max((number for number, line in enumerate(lines) if _PREFIX.match(line)), default=None)
     if last is None:
         if lines and not lines[-1].strip("-"):  # mpirun's message is between two such lines
-            lines = [re.split(r"(?m)^-+$", said.strip())[-2].strip()]
+            rules = [number for number, line in enumerate(lines) if not line.strip("-")]
+            lines = ["\n".join(lines[rules[-2] + 1 if len(rules) > 1 else 0:-1])]
         ended = f"ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        message = ": ".join([f"hadal {command} {ended}", *lines[-1:]])
+        message = ": ".join([f"hadal {command} {ended}", *filter(None, lines[-1:])])
     else:
         end = next((number for number in range(last + 1, len(lines)) if not lines[number].startswith(" ")), len(lines))
         message = "\n".join([_PREFIX.sub("", lines[last]), *lines[last + 1:end]])

@@ -77,7 +77,7 @@ class Service:
             code = self._process.wait()
             self._log.seek(0)
             found = program.failure(self._command, self._log.read().decode("utf-8", "replace"), code)
-            words = re.sub(r"^(standard input:|/dev/fd/\d+:|line )(\d+)(?=[ :])", lambda at: f"text {int(at[2]) - 1 - self._lines}", str(found))
+            words = re.sub(r"^(standard input:|/dev/fd/\d+:(?: line )?|line )(\d+)(?=[ :])", lambda at: f"text {int(at[2]) - 1 - self._lines}", str(found))
             raise Refusal(words, found.exit_code)
         return [answer.decode("utf-8", "replace").rstrip("\n") for answer in answers[:count]]
 
