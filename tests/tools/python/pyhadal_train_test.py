@@ -307,8 +307,8 @@ class TrainTest(unittest.TestCase):
         with self.assertRaisesRegex(pyhadal.JobError, r"^model.heads = 7 is not allowed; it must divide model.d_model = 32\n  config:") as caught:
             pyhadal.train(pyhadal.Config(SMALL, {"model.heads": 7}), self.corpus, run_dir=self.path("bad"), ranks=2)
         self.assertEqual(caught.exception.exit_code, 2)
-        found = program.failure("train", "\r\n".join(["-" * 74, "mpirun has detected", "an attempt", "-" * 74, ""]), 1)
-        self.assertEqual(str(found), "hadal train ended with exit code 1: mpirun has detected\nan attempt")
+        found = program.failure("train", "\r\n".join(["-" * 74, "mpirun has detected", "", "an attempt", "-" * 74, ""]), 1)
+        self.assertEqual(str(found), "hadal train ended with exit code 1: mpirun has detected\n\nan attempt")
         self.assertEqual(str(program.failure("train", "-", 1)), "hadal train ended with exit code 1")
         with mock.patch.dict(os.environ, HADAL="/usr/bin/env"):  # all programs that it starts use this Python
             os.environ.pop("HADAL_PYTHON", None)

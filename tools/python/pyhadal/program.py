@@ -98,7 +98,7 @@ def failure(command: str, said: str, code: int) -> Refusal:
     last = max((number for number, line in enumerate(lines) if _PREFIX.match(line)), default=None)
     if last is None:
         if lines and not lines[-1].strip("-"):  # mpirun's message is between two such lines
-            rules = [number for number, line in enumerate(lines) if not line.strip("-")]
+            rules = [number for number, line in enumerate(lines) if line and not line.strip("-")]
             lines = ["\n".join(lines[rules[-2] + 1 if len(rules) > 1 else 0:-1])]
         ended = f"ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
         message = ": ".join([f"hadal {command} {ended}", *filter(None, lines[-1:])])
