@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# torchdata 0.11.0: a Loader of torchdata.nodes that resumes from the end of an epoch goes on with the next epoch, as it should
-# (restart_on_stop_iteration, the default), but from then on its state_dict() returns the state that was loaded, in this epoch and all later
-# ones. So every checkpoint of the resumed run has the place where the run began, and the next resume repeats all samples since then, without
-# a message. A run that is not resumed, or is resumed from the middle of an epoch, saves its true place, so a test of one resume, or of two in
+# torchdata 0.11.0: a Loader of torchdata.nodes that resumes from the end of an epoch continues with the next epoch, as it should
+# (restart_on_stop_iteration, the default). But its state_dict() then returns the state that was loaded, in this epoch and in all later ones.
+# Every checkpoint of the resumed run so has the place where the run began, and the next resume repeats all samples since then, without a
+# message. A run that is not resumed, or that is resumed from the middle of an epoch, saves its true place: a test of one resume, or of two in
 # one epoch, does not show it.
 . "$(dirname "$0")/support.sh"
 packages torchdata==0.11.0 torch==2.15.0 numpy==2.4.6

@@ -25,7 +25,8 @@
 
 namespace hadal {
 
-// Checks the place of a run directory. Errors: InvalidArgument for a checkpoint, and those of CheckPlace.
+// Checks the place of a run directory. Errors: InvalidArgument for a checkpoint in which there is no run, and those of
+// CheckPlace.
 absl::Status CheckRunDirectory(const std::string& directory);
 
 class TrainingSinks {

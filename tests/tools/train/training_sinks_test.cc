@@ -52,6 +52,8 @@ TEST_F(TrainingSinksTest, NothingIsLoggedInACheckpointOrAmongARunsFiles) {
   EXPECT_THAT(std::string(CheckRunDirectory(run()).message()), HasSubstr("give --init-from " + run()));
   sinks_.LogEnd(kExitUsage, CheckRunDirectory(run()));
   EXPECT_FALSE(std::filesystem::exists(run() + "/logs"));
+  std::filesystem::create_directories(run() + "/checkpoints");
+  EXPECT_EQ(CheckRunDirectory(run()), absl::OkStatus()) << "a run of an older version is resumed";
   std::filesystem::rename(run() + "/manifest.json", run() + "/metrics.jsonl");
   TrainingSinks({.rank = 3, .ranks = 8}, run() + "/tb").LogEnd(kExitUsage, CheckRunDirectory(run() + "/tb"));
   EXPECT_TRUE(std::filesystem::is_empty(run() + "/tb"));
