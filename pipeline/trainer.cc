@@ -80,6 +80,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainOptions& opt
                                                              .bleu = surroundings.validation_bleu,
                                                              .metric = options.validation.metric,
                                                              .keep_best = options.checkpoint.keep_best,
+                                                             .stop_requested = surroundings.stop_requested,
                                                              .sink = trainer->IsMain() ? &surroundings.sink : nullptr});
     HADAL_RETURN_IF_ERROR(collectives.AllOk(validator.status(), "reading the validation corpus"));
     trainer->validator_ = *std::move(validator);
@@ -356,7 +357,9 @@ absl::StatusOr<std::optional<StopReason>> Trainer::AfterStep(StepVote vote, bool
   if (progress_.validation_due) return StopReason::kRequested;
   if (validation_due) {
     const int32_t without_improvement = progress_.validations_without_improvement;
-    HADAL_RETURN_IF_ERROR(validator_->Run(*engine_, progress_));
+    HADAL_ASSIGN_OR_RETURN(const bool validated, validator_->Run(*engine_, progress_));
+    progress_.validation_due = !validated;
+    if (!validated) return StopReason::kRequested;
     // Stopping and resuming must not use up patience.
     if (progress_.step % options_.validation.every_steps != 0) {
       progress_.validations_without_improvement =

@@ -14,10 +14,10 @@
 // ranks save after the same step. In the same exchange rank 0 reports that another attempt (start of the run's job) has
 // taken over the run directory (checkpoint/run_owner.h); the run then ends before that step is reported.
 // Requests to stop: every rank polls for one when a step's gradient norms are exchanged and, because a validation may
-// take as long as many steps, before each validation. All ranks stop after the same step, and it is saved. A validation
-// that is due then is skipped and recorded in the checkpoint (TrainingProgress::validation_due). A run that resumes
-// from it begins with that validation and with what depends on it: `best`, patience, a save. So a run that was stopped
-// has the same validations as one that was not.
+// take as long as many steps, before each validation and within it. All ranks stop after the same step, and it is saved.
+// A validation that is due then, or not complete, is recorded in the checkpoint (TrainingProgress::validation_due). A run
+// that resumes from it begins with that validation and with what depends on it: `best`, patience, a save. So a run that
+// was stopped has the same validations as one that was not.
 // Threads: one per rank. Blocking. After an error the job can only end.
 #pragma once
 
@@ -54,8 +54,8 @@ struct TrainingSurroundings {
   const Corpus& train;
   const Corpus* validation = nullptr;  // may be null
   MetricsSink& sink;                   // called on rank 0 only
-  // Returns whether the run should stop, for example because of a signal. Polled on every rank once per step, and
-  // before validations. May be empty.
+  // Returns whether the run should stop, for example because of a signal; once true, it stays so. Polled on every rank
+  // once per step, and before and within validations. May be empty.
   std::function<bool()> stop_requested;
   // Called on every rank before each step, for a watchdog or for faults injected by tests. May be empty.
   std::function<void(int64_t step)> before_step;

@@ -64,8 +64,12 @@ void AddTo(DataIdentity& identity, const PackedBatch& batch) {
 
 ValidationBleu::ValidationBleu(const Corpus& corpus, CorpusVocabularies vocabularies, int64_t sentences,
                                const ModelPlan& plan, const PipelineLayout& pipeline, absl::Duration timeout,
-                               BleuTokenizer tokenizer)
-    : plan_(plan), timeout_(timeout), tokenizer_(tokenizer), vocabularies_(std::move(vocabularies)) {
+                               BleuTokenizer tokenizer, std::function<bool()> stop)
+    : plan_(plan),
+      timeout_(timeout),
+      tokenizer_(tokenizer),
+      stop_(std::move(stop)),
+      vocabularies_(std::move(vocabularies)) {
   HADAL_CHECK(pipeline.decoder.has_value());
   HADAL_CHECK_GE(sentences, 1);
   const std::vector<std::string>& corpora = corpus.manifest().corpora;
@@ -110,7 +114,7 @@ absl::StatusOr<TranslatedValidation> ValidationBleu::operator()(Engine& engine, 
   }
   const std::vector<std::span<const float>> utterances(frames_.begin(), frames_.end());
   HADAL_ASSIGN_OR_RETURN(const std::vector<Translation> translations,
-                         decoder_->Translate(sources_, update, starts_, utterances));
+                         decoder_->Translate(sources_, update, starts_, utterances, stop_));
   hypotheses_.clear();
   for (const Translation& translation : translations) {
     hypotheses_.push_back(translation.empty() ? "" : vocabularies_.target.Decode(translation.front().tokens));
@@ -169,6 +173,7 @@ Validator::Validator(const ValidatorSetup& setup, ValidationBatches packed)
       bleu_(setup.bleu),
       metric_(setup.metric),
       keep_best_(setup.keep_best),
+      stop_requested_(setup.stop_requested),
       sink_(setup.sink) {
   for (const PackedBatch& batch : batches_) AddTo(identity_, batch);
   if (setup.corpus.manifest().corpora.size() < 2) return;
@@ -210,7 +215,27 @@ bool Validator::Note(double score, TrainingProgress& progress) const {
   return improved;
 }
 
-absl::Status Validator::Run(Engine& engine, TrainingProgress& progress) {
+absl::StatusOr<bool> Validator::Stops(Engine& engine) const {
+  return engine.collectives().AnyRank(stop_requested_ && stop_requested_(), "a request to stop a validation");
+}
+
+absl::StatusOr<bool> Validator::Evaluate(Engine& engine, const StepScalars& scalars,
+                                         std::vector<LossSums>& of_batches) const {
+  constexpr size_t kMicroBatchesOfAStage = 16;
+  const size_t most = kMicroBatchesOfAStage * static_cast<size_t>(engine.grid().world().size());
+  for (std::span<const PackedBatch> left = batches_; !left.empty();) {
+    const std::span<const PackedBatch> part = left.first(std::min(most, left.size()));
+    left = left.subspan(part.size());
+    std::vector<LossSums> sums;
+    HADAL_RETURN_IF_ERROR(engine.Evaluate(part, scalars, /*row_nll=*/nullptr, &sums).status());
+    of_batches.insert(of_batches.end(), sums.begin(), sums.end());
+    HADAL_ASSIGN_OR_RETURN(const bool stops, Stops(engine));
+    if (stops) return false;
+  }
+  return true;
+}
+
+absl::StatusOr<bool> Validator::Run(Engine& engine, TrainingProgress& progress) {
   const TraceScope scope(&engine.trace(), {.kind = TraceKind::kValidation});
   const Stopwatch watch;
   const StepScalars scalars{.seed = progress.seed,
@@ -218,20 +243,25 @@ absl::Status Validator::Run(Engine& engine, TrainingProgress& progress) {
                             .update = std::max<int64_t>(progress.growth_update(), 1),
                             .training = false};
   std::vector<LossSums> of_batches;
-  HADAL_ASSIGN_OR_RETURN(const LossSums sums, engine.Evaluate(batches_, scalars, /*row_nll=*/nullptr, &of_batches));
-  const double nll = sums.tokens > 0 ? sums.MeanNll() : NAN;  // without a masked token nothing is the best
-  progress.validation_nll = nll;
+  HADAL_ASSIGN_OR_RETURN(const bool evaluated, Evaluate(engine, scalars, of_batches));
+  if (!evaluated) return false;
+  LossSums sums;
+  for (const LossSums& of_batch : of_batches) sums.Add(of_batch);
   TranslatedValidation translated;
   if (bleu_) {
     HADAL_ASSIGN_OR_RETURN(translated, bleu_(engine, scalars.update));
+    HADAL_ASSIGN_OR_RETURN(const bool stops, Stops(engine));
+    if (stops) return false;
   }
+  const double nll = sums.tokens > 0 ? sums.MeanNll() : NAN;  // without a masked token nothing is the best
+  progress.validation_nll = nll;
   double score = nll;
   if (metric_ != ValidationMetric::kNll) {
     const TranslationScores scores = translated.scores.value_or(TranslationScores{.bleu = NAN, .chrf = NAN});
     score = metric_ == ValidationMetric::kBleu ? scores.bleu : scores.chrf;
   }
   const bool best = Note(score, progress);
-  if (sink_ == nullptr) return absl::OkStatus();
+  if (sink_ == nullptr) return true;
   std::optional<double> accuracy;
   if (!engine.stage().plan().options.has_decoder() && sums.tokens > 0) {
     accuracy = static_cast<double>(sums.hits) / static_cast<double>(sums.tokens);
@@ -248,7 +278,7 @@ absl::Status Validator::Run(Engine& engine, TrainingProgress& progress) {
                        .corpora = OfCorpora(of_batches, translated)});
   if (!translated.warning.empty()) sink_->OnText(progress.step, TextKind::kWarning, translated.warning);
   if (translated.scores.has_value()) sink_->OnText(progress.step, TextKind::kSample, translated.sample);
-  return absl::OkStatus();
+  return true;
 }
 
 }  // namespace hadal

@@ -57,9 +57,11 @@ class ValidationBleu {
  public:
   // Takes `sentences` samples of the corpus. Leaves out sources that are empty or longer than
   // DecoderOptions::longest_source of `pipeline`; skipped() counts them. `timeout`: of each wait for a peer.
-  // `plan` and `pipeline` are the engine's and must outlive the object.  REQUIRES: sentences ≥ 1, pipeline.decoder.
+  // `plan` and `pipeline` are the engine's and must outlive the object. `stop`: ends a translation early (Decoder); its
+  // scores then mean nothing.  REQUIRES: sentences ≥ 1, pipeline.decoder.
   ValidationBleu(const Corpus& corpus, CorpusVocabularies vocabularies, int64_t sentences, const ModelPlan& plan,
-                 const PipelineLayout& pipeline, absl::Duration timeout, BleuTokenizer tokenizer = BleuTokenizer::k13a);
+                 const PipelineLayout& pipeline, absl::Duration timeout, BleuTokenizer tokenizer = BleuTokenizer::k13a,
+                 std::function<bool()> stop = {});
 
   // Translates and scores; the same result on every rank. `update`: see Decoder::Translate. Pass the same engine in
   // every call. TranslatedValidation::sample is another sentence in each call.
@@ -82,6 +84,7 @@ class ValidationBleu {
   const ModelPlan& plan_;
   absl::Duration timeout_;
   BleuTokenizer tokenizer_;
+  std::function<bool()> stop_;
   CorpusVocabularies vocabularies_;
   std::vector<std::vector<int32_t>> sources_;
   std::vector<std::vector<float>> frames_;  // [sources] of speech, copied from the corpus
@@ -107,6 +110,7 @@ struct ValidatorSetup {
   TranslateValidation bleu;                          // may be empty: no BLEU
   ValidationMetric metric = ValidationMetric::kNll;  // the others need `bleu`
   int32_t keep_best = 1;                             // the most steps that progress.best lists
+  std::function<bool()> stop_requested;              // polled on every rank during validations; may be empty
   MetricsSink* sink = nullptr;  // on the rank that reports, null elsewhere; must outlive the validator
 };
 
@@ -119,9 +123,11 @@ class Validator {
   // to the sink. Adds the step to progress.best if its score is among the best, unless the update of this step was
   // skipped: no checkpoint is then saved, and the best must be in one. If the score is not better than the best one,
   // counts a validation without improvement.
+  // Returns false on all ranks, having changed and reported nothing, if any rank was requested to stop. Ranks agree on
+  // that after every 16 micro-batches a stage, which take about as long as a step, and after the translations.
   // Errors: those of Communicator::Wait and of the translation; then `progress` may be written in part, and nothing is
   // reported.
-  absl::Status Run(Engine& engine, TrainingProgress& progress);
+  absl::StatusOr<bool> Run(Engine& engine, TrainingProgress& progress);
 
   int64_t sentences() const { return identity_.samples; }
   // The identity of the sentences that are validated; independent of how they are packed.
@@ -132,6 +138,9 @@ class Validator {
  private:
   Validator(const ValidatorSetup& setup, ValidationBatches packed);
 
+  // Appends the sums of each batch. Returns false if any rank was requested to stop.
+  absl::StatusOr<bool> Evaluate(Engine& engine, const StepScalars& scalars, std::vector<LossSums>& of_batches) const;
+  absl::StatusOr<bool> Stops(Engine& engine) const;
   // Returns whether `score`, of the weights after progress.step steps, is the run's best.
   bool Note(double score, TrainingProgress& progress) const;
   // The results of each corpus, if there are several.
@@ -146,6 +155,7 @@ class Validator {
   TranslateValidation bleu_;
   ValidationMetric metric_;
   int32_t keep_best_;
+  std::function<bool()> stop_requested_;
   MetricsSink* sink_;
 };
 

@@ -112,7 +112,8 @@ absl::StatusOr<std::vector<std::vector<int32_t>>> Decoder::SourcesOf(
 
 absl::StatusOr<std::vector<Translation>> Decoder::Translate(std::span<const std::vector<int32_t>> sources,
                                                             int64_t update, std::span<const OutputStart> starts,
-                                                            std::span<const std::span<const float>> utterances) {
+                                                            std::span<const std::span<const float>> utterances,
+                                                            const std::function<bool()>& stop) {
   HADAL_CHECK(starts.empty() || starts.size() == sources.size());
   const bool speech = plan_.options.reads_speech();
   if (speech) HADAL_CHECK_EQ(utterances.size(), sources.size());
@@ -124,7 +125,8 @@ absl::StatusOr<std::vector<Translation>> Decoder::Translate(std::span<const std:
   std::vector<Translation> translations(sources.size());
   const bool searches = communicator_.rank() == parts_.links.searcher();
   // Buffers may go next.
-  HADAL_RETURN_IF_ERROR(WithdrawOnError(searches ? Search(ended, starts, translations) : Follow(), communicator_));
+  HADAL_RETURN_IF_ERROR(
+      WithdrawOnError(searches ? Search(ended, starts, stop, translations) : Follow(), communicator_));
   HADAL_RETURN_IF_ERROR(parts_.links.Drain());
   stream_.Synchronize();  // training may use the memory now
   if (communicator_.size() == 1) return translations;
@@ -134,7 +136,7 @@ absl::StatusOr<std::vector<Translation>> Decoder::Translate(std::span<const std:
 }
 
 absl::Status Decoder::Search(std::span<const std::vector<int32_t>> sources, std::span<const OutputStart> starts,
-                             std::vector<Translation>& translations) {
+                             const std::function<bool()>& stop, std::vector<Translation>& translations) {
   DecodeDriver driver(parts_.capacity, parts_.options.beam, plan_.options.max_positions, sources, translations, starts);
   std::deque<DecodeCommand> under_way;
   const auto give = [&](std::vector<DecodeCommand> commands) -> absl::Status {
@@ -149,7 +151,7 @@ absl::Status Decoder::Search(std::span<const std::vector<int32_t>> sources, std:
     const DecodeCommand command = std::move(under_way.front());
     under_way.pop_front();
     HADAL_RETURN_IF_ERROR(Execute(command));
-    if (command.kind != DecodeCommand::Kind::kStep) continue;
+    if (command.kind != DecodeCommand::Kind::kStep || (stop && stop())) continue;
     driver.Advance(command.lane, parts_.chunks.back()->Candidates(stream_, lanes_[command.lane].rows().rows(),
                                                                   driver.WantsLogits(command.lane)));
     HADAL_RETURN_IF_ERROR(give(driver.Next(command.lane)));

@@ -91,13 +91,15 @@ class Decoder {
   // is used. `starts`: the start of each output; empty: no forced tokens, and OutputStart::number, by which sampling
   // draws, is s for sources[s]. A language model has no sources: each entry is empty, one for each text. For a speech
   // model, `utterances` has the frames of each utterance, and `sources` as many empty entries; the limit of an
-  // utterance is longest_utterance_rows().
+  // utterance is longest_utterance_rows(). `stop`: polled on the rank that searches after each step; once it returns true,
+  // what is missing stays empty.
   // Errors: InvalidArgument naming the first source that is longer than its limit or, of a translation model, empty;
   // those of Communicator::Wait.
   // REQUIRES: forced tokens only with DecoderOptions::prefixes, and no more than longest_output_tokens().
   absl::StatusOr<std::vector<Translation>> Translate(std::span<const std::vector<int32_t>> sources, int64_t update,
                                                      std::span<const OutputStart> starts = {},
-                                                     std::span<const std::span<const float>> utterances = {});
+                                                     std::span<const std::span<const float>> utterances = {},
+                                                     const std::function<bool()>& stop = {});
 
   // The longest source, in tokens without </s>, and the longest utterance, in rows of the encoder (without </s>).
   int64_t longest_source_tokens() const { return capacity().longest_source - 1; }
@@ -118,9 +120,9 @@ class Decoder {
   // An utterance's source is its number, in each of its rows.
   absl::StatusOr<std::vector<std::vector<int32_t>>> SourcesOf(std::span<const std::span<const float>> utterances) const;
   absl::StatusOr<std::vector<std::vector<int32_t>>> WithEnds(std::span<const std::vector<int32_t>> sources) const;
-  // On the searching rank: sends commands and executes them until every sentence is done.
+  // On the searching rank: sends commands and executes them until every sentence is done or `stop` returns true.
   absl::Status Search(std::span<const std::vector<int32_t>> sources, std::span<const OutputStart> starts,
-                      std::vector<Translation>& translations);
+                      const std::function<bool()>& stop, std::vector<Translation>& translations);
   // On the others: executes commands until kEnd.
   absl::Status Follow();
   absl::Status Execute(const DecodeCommand& command);

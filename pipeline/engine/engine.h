@@ -126,6 +126,8 @@ class Engine {
   static absl::StatusOr<std::unique_ptr<Engine>> Create(const EngineSetup& setup);
 
   ProcessGrid& grid() { return grid_; }
+  // The world's, for use between calls of the engine.
+  Collectives& collectives() { return collectives_; }
   Stage& stage() { return parts_.stage; }
   const StageState& state() const { return parts_.state; }
   // The instruction that this rank is executing; any thread may read it.

@@ -75,6 +75,11 @@ absl::Status RunRank(Shared& shared, Communicator& communicator) {
       const std::unique_ptr<Decoder> decoder,
       Decoder::Create(shared.plan, shared.pipeline, parameters, stream, counting, spec.decoder, kTimeout));
   std::vector<Translation> translations;
+  if (int64_t steps = spec.stop_after_steps; steps > 0) {
+    const auto stop = [&] { return --steps <= 0; };
+    HADAL_ASSIGN_OR_RETURN(translations, decoder->Translate(shared.sources, spec.update, spec.starts, {}, stop));
+    EXPECT_TRUE(std::ranges::any_of(translations, &Translation::empty)) << "on rank " << communicator.rank();
+  }
   int64_t launches = 0;
   for (int i = 0; i < spec.times; ++i) {
     const int64_t before = device == nullptr ? 0 : device->launches();

@@ -19,6 +19,7 @@ struct DecodeSpec {
   int64_t update = 3;
   // The decoder translates them so often, the weights' update one higher each time; the last is the outcome.
   int times = 1;
+  int64_t stop_after_steps = 0;     // a translation that is stopped after so many steps comes first; 0: none
   bool moved = false;               // weights are moved off their start (tests/support/moved_parameters.h); on the CPU
   std::vector<OutputStart> starts;  // of the outputs; none: Decoder::Translate's
   std::function<std::unique_ptr<Device>(int rank)> make_device;  // the device of each rank; empty: the CPU

@@ -83,6 +83,15 @@ TEST_P(DecoderMethodTest, NoBitDependsOnRanksThreadsOrNeighbours) {
   ExpectSameOn({{1, 2, 1, 0}, {1, 1, 1, 1}, {3, 1, 1, 3}, {2, 1, 3, 4}}, base, sources, reference);
 }
 
+TEST(DecoderTest, ATranslationThatWasStoppedLeavesNothingToTheNext) {
+  const std::vector<std::vector<int32_t>> sources = RandomSources(13, 20, kVocabulary, 6);
+  DecodeSpec spec = BaseSpec(ResidualMethod::kPreLn);
+  const DecodeOutcome reference = Decode(spec, sources);
+  spec.stop_after_steps = 3;
+  spec.decoder.sentences = 4;
+  ExpectSameOn({{1, 1, 1, 4}, {2, 1, 3, 4}}, spec, sources, reference);
+}
+
 // Draws, with a beginning for every third sentence.
 DecodeSpec SamplingSpec(const std::vector<std::vector<int32_t>>& sources) {
   DecodeSpec spec = BaseSpec(ResidualMethod::kPreLn);

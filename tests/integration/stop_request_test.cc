@@ -15,7 +15,9 @@
 namespace hadal {
 namespace {
 
+using ::testing::_;
 using ::testing::ElementsAre;
+using ::testing::FieldsAre;
 using ::testing::IsEmpty;
 
 // Hears of rank 0's steps and validations, and asks for the end.
@@ -61,7 +63,8 @@ class StopRequest : public ::testing::TestWithParam<int> {
                                               .train = corpus_,
                                               .validation = &corpus_,
                                               .sink = asker_,
-                                              .stop_requested = [&] { return asker_.asked || AskedAt(running); }};
+                                              .stop_requested = [&] { return asker_.asked || AskedAt(running); },
+                                              .validation_bleu = translate_};
       return testing::WithTrainer(options_, surroundings, [&](Trainer& trainer) -> absl::Status {
         running = &trainer;
         HADAL_RETURN_IF_ERROR(trainer.ResumeLatest().status());
@@ -85,6 +88,7 @@ class StopRequest : public ::testing::TestWithParam<int> {
   Corpus corpus_ = testing::SmallCorpus();
   Asker asker_;
   int64_t ask_within_ = -1;
+  TranslateValidation translate_;
 };
 
 TEST_P(StopRequest, SavesAlsoARunThatIsNotSavedWhenItIsDone) {
@@ -157,6 +161,22 @@ TEST_P(StopRequest, IsNotKeptWaitingByAValidation) {
   EXPECT_EQ(outcome.progress.step, 3);
   EXPECT_THAT(asker_.validations, IsEmpty());
   EXPECT_THAT(SavedSteps(options_.run_directory), ElementsAre(3));
+}
+
+TEST_P(StopRequest, WithinAValidationLeavesItToTheResumedRun) {
+  options_.validation.every_steps = 3;
+  translate_ = [this](Engine&, int64_t) -> absl::StatusOr<TranslatedValidation> {
+    asker_.asked = true;
+    return TranslatedValidation{};
+  };
+  const TrainingOutcome outcome = Train();
+  EXPECT_EQ(outcome.reason, StopReason::kRequested);
+  EXPECT_EQ(outcome.progress.step, 3);
+  EXPECT_THAT(asker_.validations, IsEmpty());
+  asker_.asked = false;
+  translate_ = {};
+  EXPECT_EQ(Train().reason, StopReason::kSteps);
+  EXPECT_THAT(asker_.validations, ElementsAre(FieldsAre(3, _, true), FieldsAre(6, _, _)));
 }
 
 // Stopped where a validation is due, at the last step too: whoever goes on has the losses, validations and checkpoints

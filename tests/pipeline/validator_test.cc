@@ -204,10 +204,36 @@ TEST_F(ValidatorTest, TranslatesWhereTheRunDoes) {
   EXPECT_THAT(listener_.samples, ElementsAre("a sample", "a sample"));
 }
 
+// 40 batches in parts of 16; a request is found after a part and after the translation.
+TEST_F(ValidatorTest, ARequestToStopEndsAValidationWithoutATrace) {
+  const Corpus corpus = CorpusOf({40, {.source = {5, 6, 7}, .target = {8, 9, 10, 11}}}, kVocabulary, kVocabulary);
+  int polls = 0, translated = 0, stop_at = 0;
+  const auto bleu = [&](Engine&, int64_t) -> absl::StatusOr<TranslatedValidation> {
+    ++translated;
+    return TranslatedValidation{};
+  };
+  const auto stop_requested = [&] { return ++polls == stop_at; };
+  const ValidatorSetup setup{
+      .corpus = corpus, .capacity = {8, 8, 8}, .bleu = bleu, .stop_requested = stop_requested, .sink = &listener_};
+  Validator validator = *Validator::Create(setup);
+  const TrainingProgress before = progress_;
+  for (stop_at = 1; stop_at <= 4; ++stop_at, polls = 0) {
+    EXPECT_FALSE(*validator.Run(*engine_, progress_)) << "at poll " << stop_at;
+    EXPECT_EQ(polls, stop_at);
+    EXPECT_EQ(translated, stop_at < 4 ? 0 : 1);
+    EXPECT_EQ(progress_, before);
+    EXPECT_THAT(listener_.validations, IsEmpty());
+  }
+  EXPECT_TRUE(*validator.Run(*engine_, progress_));
+  const ValidationBatches whole = MakeValidationBatches(corpus, {8, 8, 8}, 0).value();
+  EXPECT_THAT(whole.batches, SizeIs(40));
+  EXPECT_EQ(progress_.validation_nll, engine_->Evaluate(whole.batches, {.update = 10, .training = false})->MeanNll());
+}
+
 TEST_F(ValidatorTest, NothingIsToldOfATranslationThatFails) {
   Validator validator =
       Make(0, [](Engine&, int64_t) -> absl::StatusOr<TranslatedValidation> { return absl::InternalError("no words"); });
-  EXPECT_EQ(validator.Run(*engine_, progress_), absl::InternalError("no words"));
+  EXPECT_EQ(validator.Run(*engine_, progress_).status(), absl::InternalError("no words"));
   EXPECT_THAT(listener_.validations, IsEmpty());
 }
 

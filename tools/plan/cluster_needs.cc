@@ -118,7 +118,7 @@ std::string ToText(const ClusterNeeds& needs) {
                                               gib(needs.kept_bytes()), needs.kept_checkpoints));
   absl::StrAppendFormat(
       &text,
-      "signal    a run ends at most %s after it (a step, the rest of a save, a save; a validation adds to it): %s%s "
+      "signal    a run ends at most %s after it (a step or part of a validation, the rest of a save, a save): %s%s "
       "(--grace-seconds)%s\n",
       HumanDuration(needs.end_seconds), needs.fits_grace() ? "within " : "LONGER THAN ",
       HumanDuration(needs.options.grace_seconds),
