@@ -14,10 +14,10 @@
 // ranks save after the same step. In the same exchange rank 0 reports that another attempt (start of the run's job) has
 // taken over the run directory (checkpoint/run_owner.h); the run then ends before that step is reported.
 // Requests to stop: every rank polls for one when a step's gradient norms are exchanged and, because a validation may
-// take as long as many steps, before each validation and within it. All ranks stop after the same step, and it is saved.
-// A validation that is due then, or not complete, is recorded in the checkpoint (TrainingProgress::validation_due). A run
-// that resumes from it begins with that validation and with what depends on it: `best`, patience, a save. So a run that
-// was stopped has the same validations as one that was not.
+// take as long as many steps, before each validation and within it. All ranks stop after the same step, and it is
+// saved. A validation that is due then, or not complete, is recorded in the checkpoint
+// (TrainingProgress::validation_due). A run that resumes from it begins with that validation and with what depends on
+// it: `best`, patience, a save. So a run that was stopped has the same validations as one that was not.
 // Threads: one per rank. Blocking. After an error the job can only end.
 #pragma once
 

@@ -91,8 +91,8 @@ class Decoder {
   // is used. `starts`: the start of each output; empty: no forced tokens, and OutputStart::number, by which sampling
   // draws, is s for sources[s]. A language model has no sources: each entry is empty, one for each text. For a speech
   // model, `utterances` has the frames of each utterance, and `sources` as many empty entries; the limit of an
-  // utterance is longest_utterance_rows(). `stop`: polled on the rank that searches after each step; once it returns true,
-  // what is missing stays empty.
+  // utterance is longest_utterance_rows(). `stop`: polled on the rank that searches after each step; once it returns
+  // true, what is missing stays empty.
   // Errors: InvalidArgument naming the first source that is longer than its limit or, of a translation model, empty;
   // those of Communicator::Wait.
   // REQUIRES: forced tokens only with DecoderOptions::prefixes, and no more than longest_output_tokens().
