@@ -275,7 +275,7 @@ class ValidationBleuTest : public ::testing::Test {
   }
 
   // Of a corpus whose sample i has word i as its source and its target.
-  ValidationBleu Make(int32_t samples, int64_t sentences, int32_t corpora = 1) const {
+  ValidationBleu Make(int32_t samples, int64_t sentences, int32_t corpora = 1, std::function<bool()> stop = {}) const {
     std::vector<Sample> list;
     for (int32_t i = 0; i < samples; ++i) {
       const int32_t word = kSpecialTokens + i % kWords;
@@ -285,7 +285,7 @@ class ValidationBleuTest : public ::testing::Test {
     for (int32_t i = 0; i < kWords; ++i) words.push_back(absl::StrCat("w", i));
     const Vocabulary vocabulary = Vocabulary::FromTokens(words).value();
     return ValidationBleu(CorpusOf(list, kVocabulary, kVocabulary), {vocabulary, vocabulary}, sentences, plan_,
-                          pipeline_, kHang);
+                          pipeline_, kHang, BleuTokenizer::k13a, std::move(stop));
   }
   // Of three validations.
   std::vector<std::string> Warnings(ValidationBleu bleu) {
@@ -313,6 +313,12 @@ TEST_F(ValidationBleuTest, EachCorpusOfSeveralHasItsScores) {
   ASSERT_THAT(translated.corpora, SizeIs(2));
   for (const auto& scores : translated.corpora) EXPECT_TRUE(scores.has_value());
   EXPECT_THAT(Make(4, 4)(*engine_, /*update=*/1).value().corpora, SizeIs(0));
+}
+
+TEST_F(ValidationBleuTest, ARequestToStopEndsTheTranslation) {
+  ValidationBleu bleu = Make(2, 2, /*corpora=*/1, [] { return true; });
+  EXPECT_TRUE(bleu(*engine_, /*update=*/1).ok());
+  EXPECT_THAT(bleu.hypotheses(), ElementsAre("", ""));
 }
 
 TEST_F(ValidationBleuTest, TranslationsThatStayAlikeAreReportedOnce) {
