@@ -160,6 +160,8 @@ TEST_P(ObservedTensors, PostNorm) {
       const bool second_stream = plan.sublayers[s].second_gain != 0;
       if (!second_stream || !plan.begins_stack(s)) {
         ExpectNear(seen.At(s, DepthTensor::kNormInputGradient), gradient, "gradient of the norm's input", s);
+      } else {
+        EXPECT_FALSE(seen.Has(s, DepthTensor::kNormInputGradient)) << "the second stream's is added to it";
       }
       ExpectNear(seen.At(s, DepthTensor::kOutputGradient), seen.At(s, DepthTensor::kNormOutputGradient),
                  "gradient of the output", s);

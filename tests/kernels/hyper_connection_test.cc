@@ -137,6 +137,22 @@ TEST(HyperConnectionTest, EndsOfAStackAreCopiesAndTheirMean) {
   }
 }
 
+TEST(HyperConnectionTest, ARowOfZerosIsReadAsZeros) {
+  const OwnedMatrix x(1, 6, 0.0f), projected(1, 8, 0.0f);
+  OwnedMatrix maps(1, 8), u(1, 3, 1.0f);
+  const std::vector<float> zeros(8, 0.0f);
+  float rstd = 0;
+  HyperReadForward(Stream::Cpu(1), {.x = x.view(),
+                                    .projected = projected.view(),
+                                    .gates = {zeros.data(), 3},
+                                    .bias = {zeros.data(), 8},
+                                    .maps = maps.view(),
+                                    .rstd = {&rstd, 1},
+                                    .u = u.view()});
+  EXPECT_FLOAT_EQ(rstd, 1e3f) << "1 / sqrt(epsilon)";
+  EXPECT_EQ(u.values, std::vector<float>(3, 0.0f));
+}
+
 TEST(HyperConnectionTest, SumOfStreamsAddsAll) {
   const OwnedMatrix x(1, 3, 1, 1.0f);
   OwnedMatrix y(1, 1);

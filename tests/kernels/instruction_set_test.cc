@@ -49,6 +49,12 @@ TEST(InstructionSets, ThoseOfThisCpuAreWhatKernelsDispatchTo) {
 
 #if HWY_ARCH_X86
 
+TEST(InstructionSets, TheWidestTellsWhetherAProductAndItsSumAreOne) {
+  EXPECT_TRUE(HasFusedMultiplyAdd(HWY_AVX2));
+  EXPECT_TRUE(HasFusedMultiplyAdd(HWY_SSE4 | HWY_AVX3));
+  EXPECT_FALSE(HasFusedMultiplyAdd(HWY_SSE4));
+}
+
 // Everything wider is gone and all else stays, whatever Highway's version calls the wider ones.
 TEST(InstructionSets, ALimitTakesAwayWhatIsWider) {
   const InstructionSets all = Available(nullptr);

@@ -2,6 +2,7 @@
 // inputs, scratch that is too small. Each with what its dispatcher says, so that no accident further down counts.
 
 #include "gtest/gtest.h"
+#include "kernels/activation.h"
 #include "kernels/adam.h"
 #include "kernels/add.h"
 #include "kernels/attention.h"
@@ -9,6 +10,7 @@
 #include "kernels/cross_entropy.h"
 #include "kernels/embedding.h"
 #include "kernels/head_norm.h"
+#include "kernels/hyper_connection.h"
 #include "kernels/linear.h"
 #include "kernels/muon.h"
 #include "kernels/orthogonalize.h"
@@ -217,11 +219,92 @@ TEST(RefusedShapesDeathTest, OfScalesAndSums) {
   ExpectRefused<ShiftScaleForwardArgs>(ShiftScaleForward, shift, {{"2 vs. 1", [](auto& a) { a.shift.size = 2; }}});
   const HeadScaleForwardArgs heads{.x = m.Of(2, 6), .gain = m.Of(3), .y = m.Of(2, 6)};
   ExpectRefused<HeadScaleForwardArgs>(HeadScaleForward, heads, {{"2 vs. 0", [](auto& a) { a.gain.size = 4; }}});
+  ShiftScaleBackwardArgs shift_back{.dy = m.Of(2, 6), .x = m.Of(2, 6), .shift = m.Of(1), .scale = m.Of(1)};
+  shift_back.dx = m.Of(2, 6), shift_back.d_shift = m.Of(1), shift_back.d_scale = m.Of(1);
+  shift_back.partials = m.Of(ShiftScalePartials(2));
+  ExpectRefused<ShiftScaleBackwardArgs>(
+      ShiftScaleBackward, shift_back,
+      {{"args.d_scale.empty.. == args.scale.empty", [](auto& a) { a.d_scale = {}; }},
+       {"args.dx.data != args.dy.data", [](auto& a) { a.dx.data = const_cast<void*>(a.dy.data), a.accumulate = true; }},
+       {"args.partials.size >= ", [](auto& a) { --a.partials.size; }}});
+  HeadScaleBackwardArgs heads_back{.dy = m.Of(2, 6), .x = m.Of(2, 6), .gain = m.Of(3), .dx = m.Of(2, 6)};
+  heads_back.d_gain = m.Of(3), heads_back.partials = m.Of(HeadScalePartials(2, 3));
+  ExpectRefused<HeadScaleBackwardArgs>(HeadScaleBackward, heads_back,
+                                       {{"args.d_gain.size == ", [](auto& a) { a.d_gain.size = 2; }},
+                                        {"args.partials.size >= ", [](auto& a) { --a.partials.size; }}});
+  HeadNormBackwardArgs norms_back{.dy = m.Of(2, 6), .x = m.Of(2, 6), .scale = m.Of(3), .dx = m.Of(2, 6)};
+  norms_back.d_scale = m.Of(3), norms_back.d_shift = m.Of(3), norms_back.partials = m.Of(HeadNormPartials(2, 3));
+  ExpectRefused<HeadNormBackwardArgs>(HeadNormBackward, norms_back,
+                                      {{"args.d_scale.size == ", [](auto& a) { a.d_scale.size = 2; }},
+                                       {"args.d_shift.size == ", [](auto& a) { a.d_shift.size = 2; }},
+                                       {"args.partials.size >= ", [](auto& a) { --a.partials.size; }}});
+  const WeightedSumBackwardArgs sum_back{.dy = m.Of(2, 2),
+                                         .x = m.Of(6, 2),
+                                         .weights = m.Of(3),
+                                         .dx = m.Of(6, 2),
+                                         .d_weights = m.Of(3),
+                                         .partials = m.Of(WeightedSumPartials(2, 3))};
+  ExpectRefused<WeightedSumBackwardArgs>(WeightedSumBackward, sum_back,
+                                         {{"5 vs. 6", [](auto& a) { a.dx.rows = 5; }},
+                                          {"args.d_weights.size == ", [](auto& a) { a.d_weights.size = 2; }},
+                                          {"args.partials.size >= ", [](auto& a) { --a.partials.size; }}});
   const WeightedSumForwardArgs sum{.x = m.Of(6, 2), .weights = m.Of(3), .y = m.Of(2, 2)};
   ExpectRefused<WeightedSumForwardArgs>(WeightedSumForward, sum, {{"5 vs. 6", [](auto& a) { a.x.rows = 5; }}});
   const ConvertArgs convert{.from = m.Of(1, 4), .to = m.Of(1, 4)};
   ExpectRefused<ConvertArgs>(
       Convert, convert, {{"rows", [](auto& a) { a.to.rows = 2; }}, {"data", [](auto& a) { a.from.data = a.to.data; }}});
+}
+
+TEST(RefusedShapesDeathTest, OfActivations) {
+  Memory m;
+  const ActivationForwardArgs forward{.gated = true, .z = m.Of(2, 6), .y = m.Of(2, 3)};
+  ExpectRefused<ActivationForwardArgs>(ActivationForward, forward,
+                                       {{"z.columns == ", [](auto& a) { a.gated = false; }},
+                                        {"z.rows == y.rows", [](auto& a) { a.y.rows = 1; }},
+                                        {"z.storage == y.storage", [](auto& a) { a.y.storage = Storage::kBFloat16; }}});
+  const ActivationBackwardArgs backward{.z = m.Of(2, 3), .dy = m.Of(2, 3), .dz = m.Of(2, 3)};
+  ExpectRefused<ActivationBackwardArgs>(ActivationBackward, backward, {{"2 vs. 3", [](auto& a) { a.dz.columns = 2; }}});
+  const GluBackwardArgs glu{
+      .dy = m.Of(2, 3), .value = m.Of(2, 3), .gate = m.Of(2, 3), .d_value = m.Of(2, 3), .d_gate = m.Of(2, 3)};
+  ExpectRefused<GluBackwardArgs>(
+      GluBackward, glu,
+      {{"1 vs. 2", [](auto& a) { a.gate.rows = 1; }}, {"2 vs. 3", [](auto& a) { a.d_gate.columns = 2; }}});
+}
+
+// Two streams of width 3: each has 8 logits and 8 maps.
+TEST(RefusedShapesDeathTest, OfSeveralStreams) {
+  Memory m;
+  const HyperReadForwardArgs read{.x = m.Of(2, 6),
+                                  .projected = m.Of(2, 8),
+                                  .gates = m.Of(3),
+                                  .bias = m.Of(8),
+                                  .maps = m.Of(2, 8),
+                                  .rstd = m.Of(2),
+                                  .u = m.Of(2, 3)};
+  ExpectRefused<HyperReadForwardArgs>(HyperReadForward, read,
+                                      {{"5 vs. 4", [](auto& a) { a.x.columns = 5, a.u.columns = 2; }},
+                                       {"7 vs. 8", [](auto& a) { a.projected.columns = 7; }},
+                                       {"args.gates.size == ", [](auto& a) { a.gates.size = 2; }},
+                                       {"args.bias.size == logits", [](auto& a) { a.bias.size = 7; }},
+                                       {"args.rstd.size == ", [](auto& a) { a.rstd.size = 1; }}});
+  const HyperWriteForwardArgs write{.x = m.Of(2, 6), .maps = read.maps, .f = m.Of(2, 3), .y = m.Of(2, 6)};
+  ExpectRefused<HyperWriteForwardArgs>(HyperWriteForward, write,
+                                       {{"7 vs. 8", [](auto& a) { a.maps.columns = 7; }},
+                                        {"args.y.data != args.x.data", [](auto& a) { a.x.data = a.y.data; }}});
+  HyperReadBackwardArgs back{.du = m.Of(2, 3), .x = read.x, .projected = read.projected, .maps = read.maps};
+  back.rstd = read.rstd, back.gates = read.gates, back.bias = read.bias, back.d_maps = m.Of(2, 8);
+  back.d_projected = m.Of(2, 8), back.dx = m.Of(2, 6), back.d_gates = m.Of(3), back.d_bias = m.Of(8);
+  back.partials = m.Of(HyperPartials(2, 8));
+  ExpectRefused<HyperReadBackwardArgs>(HyperReadBackward, back,
+                                       {{"args.d_gates.size == ", [](auto& a) { a.d_gates.size = 2; }},
+                                        {"args.d_bias.size == logits", [](auto& a) { a.d_bias.size = 7; }},
+                                        {"args.partials.size >= ", [](auto& a) { --a.partials.size; }}});
+  const CopyToResidualsArgs copy{.x = m.Of(2, 3), .y = m.Of(2, 6)};
+  ExpectRefused<CopyToResidualsArgs>(CopyToResiduals, copy,
+                                     {{"args.y.data != args.x.data", [](auto& a) { a.x.data = a.y.data; }}});
+  const SumResidualsArgs sum{.x = m.Of(2, 6), .y = m.Of(2, 3)};
+  ExpectRefused<SumResidualsArgs>(SumResiduals, sum,
+                                  {{"args.y.data != args.x.data", [](auto& a) { a.x.data = a.y.data; }}});
 }
 
 TEST(RefusedShapesDeathTest, OfTheUpdateAndItsSums) {

@@ -1,9 +1,14 @@
+#include <cmath>
 #include <cstring>
+#include <functional>
 #include <set>
 
 #include "gtest/gtest.h"
+#include "kernels/weighted_sum.h"
 #include "layers/chunk_part.h"
+#include "layers/method_presets.h"
 #include "layers/parameter_store.h"
+#include "layers/residual_profile.h"
 #include "runtime/random.h"
 #include "tests/support/tiny_plan.h"
 
@@ -172,6 +177,38 @@ TEST(Workspace, BlocksOfLogitsOfLargeVocabulariesTakeAtMost64MiB) {
   }
 }
 
+// In a narrow model they are wider than the sums of a norm's gradients.
+TEST(Workspace, TheWeightsOfManyCombinedLayersHaveSums) {
+  for (const bool deep_encoder : {true, false}) {
+    ModelPlan plan = Plan();
+    plan.options.encoder_layers = deep_encoder ? 5000 : 1;
+    plan.options.decoder_layers = deep_encoder ? 1 : 5000;
+    plan.options.decoder.combine_layers = true;
+    ArenaLayout layout;
+    const Workspace workspace(plan, {.source_rows = 5, .target_rows = 7, .max_length = 7}, Stream::Cpu(1),
+                              Purpose::kTraining, layout);
+    EXPECT_GE(workspace.norm_partials().size, WeightedSumPartials(7, 5001));
+  }
+}
+
+TEST(Workspace, AGradientOfALayersInputIsWhereAStackSkipsOrHasSeveralStreams) {
+  const auto has = [](const std::function<void(ModelOptions&)>& change) {
+    ModelPlan plan = Plan();
+    change(plan.options);
+    ArenaLayout layout;
+    Workspace workspace(plan, {.source_rows = 5, .target_rows = 7, .max_length = 7}, Stream::Cpu(1), Purpose::kTraining,
+                        layout);
+    const Arena arena = Arena::Allocate(layout).value();
+    workspace.Bind(arena);
+    return !workspace.layer_input_gradient(7).empty();
+  };
+  EXPECT_FALSE(has([](ModelOptions&) {}));
+  EXPECT_TRUE(has([](ModelOptions& o) { o.encoder.skip_gain = 1; }));
+  EXPECT_TRUE(has([](ModelOptions& o) { o.decoder.skip_gain = 1; }));
+  EXPECT_TRUE(has([](ModelOptions& o) { o.encoder.residual_streams = 2; }));
+  EXPECT_TRUE(has([](ModelOptions& o) { o.decoder.residual_streams = 2; }));
+}
+
 // The largest scratch of a chunk: every view at capacity is the sublayer's alone while it runs.
 TEST(Workspace, ViewsAtCapacityDoNotOverlap) {
   ModelPlan plan = Plan();
@@ -206,6 +243,25 @@ TEST(Workspace, ViewsAtCapacityDoNotOverlap) {
     ++number;
     for (int64_t i = 0; i < view.rows * view.columns; ++i) ASSERT_EQ(view.data[i], number);
   }
+}
+
+// Of numbers around their means: x 3 and 7, F(x) 2 and 4.
+TEST(ResidualProfile, AddsTheVariancesOfTheStreamAndOfTheBranch) {
+  ModelOptions options = TinyModel();
+  ApplyResidualMethod(ResidualMethod::kAdmin, options);
+  const ModelPlan plan = ModelPlan::Make(options);
+  ArenaLayout layout;
+  ParameterStore parameters(plan, {0, 1}, Purpose::kInference, layout);
+  const Arena arena = Arena::Allocate(layout).value();
+  parameters.Bind(arena);
+  const Stream stream = Stream::Cpu(1);
+  ResidualProfile profile(stream, parameters);
+  const std::vector<float> x = {3, 7}, sum = {5, 11};
+  const ConstMatrix before(x.data(), 1, 2), behind(sum.data(), 1, 2);
+  profile.Observe(stream, 0, {.tensor = DepthTensor::kBranch, .sublayer = 1, .values = before});
+  profile.Observe(stream, 0, {.tensor = DepthTensor::kNormInput, .sublayer = 1, .values = behind});
+  profile.Observe(stream, 0, {.tensor = DepthTensor::kOutput, .sublayer = 1, .values = before, .before = before});
+  EXPECT_DOUBLE_EQ(profile.omega, std::sqrt(4.0 + 1.0));
 }
 
 }  // namespace

@@ -259,6 +259,20 @@ TEST(ModelPlanTest, MethodsAddTheirParameters) {
                            "decoder.layers.2.ffn_layernorm.weight", "decoder.layer_norm.weight"}) {
     EXPECT_EQ(NamesOf(ResidualMethod::kNormFormer).count(name), 1u) << name;
   }
+  for (const char* name : {"encoder.layers.1.self_attn_input_ln.weight", "decoder.layers.0.encoder_attn_input_ln.bias",
+                           "decoder.layers.2.ffn_input_ln.weight"}) {
+    EXPECT_EQ(NamesOf(ResidualMethod::kKeel).count(name), 1u) << name;
+  }
+  for (const char* name :
+       {"encoder.layers.1.attn_ln.weight", "decoder.layers.0.encoder_attn_ln.bias", "decoder.layers.2.ffn_ln.weight"}) {
+    EXPECT_EQ(NamesOf(ResidualMethod::kPeriLn).count(name), 1u) << name;
+  }
+  for (const char* name : {"decoder.layers.1.encoder_attn.streams.weight", "encoder.layers.0.ffn.streams.gates"}) {
+    EXPECT_EQ(NamesOf(ResidualMethod::kMhc).count(name), 1u) << name;
+  }
+  for (const char* name : {"encoder.output_attn_res_norm.weight", "decoder.layers.1.encoder_attn_res_norm.weight"}) {
+    EXPECT_EQ(NamesOf(ResidualMethod::kAttnRes).count(name), 1u) << name;
+  }
   for (const char* name :
        {"encoder.layers.1.self_attn.omega", "decoder.layers.0.encoder_attn.omega", "decoder.layers.2.ffn.omega"}) {
     EXPECT_EQ(NamesOf(ResidualMethod::kAdmin).count(name), 1u) << name;
@@ -327,6 +341,39 @@ TEST(ModelPlanTest, ABlockAddsAndTakesParameters) {
   for (const char* name : {"encoder.layers.0.fc1.bias", "encoder.layers.0.fc3.bias", "encoder.layers.0.fc2.bias",
                            "decoder.layers.0.self_attn.out_proj.bias", "decoder.layers.0.final_layer_norm.bias"}) {
     EXPECT_EQ(names.count(name), 0u) << name;
+  }
+}
+
+TEST(ModelPlanTest, HeadsAndEmbeddingsMayHaveNormsAndGates) {
+  ModelOptions options = Options(1, 1, 16, 32, 100);
+  options.block = {.query_key_norm = true, .attention_gate = true, .embedding_norm = true};
+  const ModelPlan plan = ModelPlan::Make(options);
+  std::set<std::string> names;
+  for (int32_t p = 0; p < std::ssize(plan.parameters); ++p) names.insert(plan.ParameterName(p));
+  EXPECT_EQ(names.size(), plan.parameters.size());
+  for (const char* name : {"encoder.layers.0.self_attn.q_norm.weight", "decoder.layers.0.self_attn.k_norm.bias",
+                           "encoder.layers.0.self_attn.k_norm.weight", "decoder.layers.0.self_attn.q_norm.bias",
+                           "encoder.layers.0.self_attn.gate_proj.weight", "decoder.layers.0.self_attn.gate_proj.bias",
+                           "encoder.layernorm_embedding.weight", "decoder.layernorm_embedding.bias"}) {
+    EXPECT_EQ(names.count(name), 1u) << name;
+  }
+}
+
+// Five tokens: those on both sides, or the token itself and those in front. Every second layer is global.
+TEST(ModelPlanTest, AWindowIsOfSelfAttentionInLocalLayers) {
+  ModelOptions options = Options(3, 3, 16, 32, 100);
+  options.block.window = 5;
+  options.block.global_every = 2;
+  const ModelPlan plan = ModelPlan::Make(options);
+  for (int32_t s = 0; s < std::ssize(plan.sublayers); ++s) {
+    const SublayerRecord& record = plan.sublayers[s];
+    const bool decoder = record.stack == Stack::kDecoder;
+    const bool self_attention = record.kind == SublayerKind::kSelfAttention;
+    const bool local = self_attention && record.layer == 1;
+    EXPECT_EQ(plan.Reach(s), !local ? kWholeSentence : decoder ? 4 : 2) << plan.SublayerName(s);
+    if (self_attention) {
+      EXPECT_EQ(plan.KeysSeen(s, 100), local ? 5 : decoder ? 50 : 100) << plan.SublayerName(s);
+    }
   }
 }
 

@@ -45,6 +45,7 @@ TEST(DropoutTest, KeepsTheStatedShareAndTheMean) {
   }
   EXPECT_NEAR(dropped / double{n}, 0.3, 4 * std::sqrt(0.3 * 0.7 / n));
   EXPECT_NEAR(sum / n, 1.0, 0.01);
+  EXPECT_EQ(dropout.threshold, 19661u) << "19660.8, rounded";
 }
 
 // What kernels and checkpoints of any layout agree on: eight draws of 16 bits a block, low half first; a draw below the

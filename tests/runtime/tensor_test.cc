@@ -27,7 +27,7 @@ class ArenaTest : public testing::Test {
  protected:
   ArenaTest() : slice_(layout_.ReserveBytes("weights", kBytes)), arena_(*Arena::Allocate(layout_)) {}
 
-  static constexpr int64_t kBytes = (int64_t{24} << 20) + 4096;
+  static constexpr int64_t kBytes = (int64_t{24} << 20) + 4096 + 64;
 
   ArenaLayout layout_;
   const ArenaSlice slice_;
@@ -50,6 +50,15 @@ TEST_F(ArenaTest, ThreadsShareTheWorkAndContentsStay) {
   EXPECT_EQ(numbers[0], 17);
   EXPECT_EQ(numbers[1], 0);
   EXPECT_EQ(numbers[kBytes / 8 - 1], 19);
+}
+
+TEST_F(ArenaTest, MemoryThatIsNotThereIsAnErrorWithItsSize) {
+  std::byte* const base = arena_.Get<std::byte>(slice_);
+  if (madvise(base, 4096, MADV_POPULATE_WRITE) != 0) GTEST_SKIP() << "Linux before 5.14 ends the process instead";
+  ASSERT_EQ(munmap(base + (int64_t{8} << 20), 4096), 0);
+  const absl::Status status = arena_.MakeResident(Stream::Cpu(3));
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_NE(status.message().find("the 25169984 bytes of the arena"), std::string::npos) << status;
 }
 
 TEST(Arena, GapsLieBehindRegions) {

@@ -49,7 +49,7 @@ TEST(Utf8, NamesTheFirstBadByte) {
 }
 
 TEST(Printable, KeepsTextAndEscapesWhatATerminalWouldObey) {
-  EXPECT_EQ(Printable("two lines\n\tgrün 猫 ½"), "two lines\n\tgrün 猫 ½");
+  EXPECT_EQ(Printable("two lines\n\tgrün 猫 ½\u00a0"), "two lines\n\tgrün 猫 ½\u00a0");
   EXPECT_EQ(Printable("a\x1b[2Jb\r\x7f"), "a\\x1b[2Jb\\x0d\\x7f");
   EXPECT_EQ(Printable("\xC2\x9B"
                       "31m"),
@@ -85,6 +85,15 @@ TEST(Printable, AStreamPassesLinesOn) {
   EXPECT_EQ(out.str(), "grün\nrest\\x1b");
 }
 
+TEST(Printable, AStreamReportsThatNothingCanBeWritten) {
+  std::ostringstream full;
+  full.setstate(std::ios_base::badbit);
+  PrintableBuffer buffer(full);
+  std::ostream lines(&buffer), flushed(&buffer);
+  EXPECT_TRUE((lines << "a line\n").bad());
+  EXPECT_TRUE(flushed.flush().bad());
+}
+
 TEST(ReadLine, IsGetlineForEveryLengthAndBounded) {
   std::string text;
   for (const size_t length : {0, 1, 4094, 4095, 4096, 10'000, 8190, 0}) text += std::string(length, 'x') + "\n";
@@ -104,6 +113,8 @@ TEST(ReadLine, IsGetlineForEveryLengthAndBounded) {
   EXPECT_TRUE(endless.bad());
   EXPECT_EQ(ReadLineError("zeros", 0, line).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(ReadLineError("zeros", 0, line).message()), ::testing::HasSubstr("zeros:1: has more than"));
+  EXPECT_THAT(std::string(ReadLineError("mac", 1, "a\rb\r").message()),
+              HasSubstr("mac:2: cannot be read; do its lines"));
 }
 
 }  // namespace

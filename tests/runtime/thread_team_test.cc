@@ -1,5 +1,7 @@
 #include "runtime/thread_team.h"
 
+#include <signal.h>
+
 #include <atomic>
 #include <chrono>
 #include <new>
@@ -221,23 +223,38 @@ float HalfOfTheSmallest() {
   volatile float smallest = 0x1p-126f, half = 0.5f;
   return smallest * half;
 }
+float TwiceASubnormal() {
+  volatile float subnormal = 0x1p-127f, two = 2;
+  return subnormal * two;
+}
+bool HasSignalStack() {
+  stack_t stack = {};
+  return sigaltstack(nullptr, &stack) == 0 && (stack.ss_flags & SS_DISABLE) == 0;
+}
 
 TEST(ComputeThread, FlushesSubnormalsOnThisThreadAndOnItsWorkers) {
-  float before = -1, after = -1, on_worker = -1;
+  float before = -1, after = -1, operand = -1, on_worker = -1;
+  bool signal_stack = false, of_worker = false;
   std::thread([&] {
     before = HalfOfTheSmallest();
     PrepareComputeThread();
     after = HalfOfTheSmallest();
+    operand = TwiceASubnormal();
+    signal_stack = HasSignalStack();
     std::atomic<bool> worker_began = false;
     ThreadTeam::OfThisThread().Run(2, [&](int t) {
       while (t == 0 && !worker_began) std::this_thread::yield();
       worker_began = true;
-      if (t == 1) on_worker = HalfOfTheSmallest();
+      if (t == 0) return;
+      on_worker = HalfOfTheSmallest();
+      of_worker = HasSignalStack();
     });
   }).join();
   EXPECT_EQ(before, 0x1p-127f);
   EXPECT_EQ(after, 0);
+  EXPECT_EQ(operand, 0) << "is read as zero";
   EXPECT_EQ(on_worker, 0);
+  EXPECT_TRUE(signal_stack && of_worker) << "a stack that overflows is reported on another";
 }
 
 }  // namespace

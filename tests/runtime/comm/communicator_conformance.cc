@@ -241,7 +241,8 @@ void DeadlineNamesTheTransfer(Communicator& c, const Stream& memory) {
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("rank " + std::to_string(c.rank()) + ", receive"),
                     HasSubstr("from rank " + std::to_string(Previous(c))), HasSubstr("tag 17"),
-                    HasSubstr("activations of micro-batch 3"), ::testing::ContainsRegex("after [0-9.]+m?s ")));
+                    HasSubstr("activations of micro-batch 3"), ::testing::ContainsRegex("after [0-9.]+m?s "),
+                    HasSubstr("Rank " + std::to_string(Previous(c)) + " is slow")));
   EXPECT_EQ(c.Send(value.data(), value.bytes(), Next(c), 18).status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(c.Receive(value.data(), value.bytes(), Next(c), 18).status().code(), absl::StatusCode::kUnavailable);
 }

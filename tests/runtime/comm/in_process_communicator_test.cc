@@ -4,6 +4,7 @@
 
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
+#include "runtime/clock.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/comm/group_communicator.h"
 #include "runtime/status_macros.h"
@@ -78,11 +79,32 @@ TEST(InProcessCommunicator, AWaitIsToldOfWhileItLastsAndNoLonger) {
       return absl::OkStatus();
     }
     while (!world.communicator(1).CurrentWait().has_value()) absl::SleepFor(absl::Milliseconds(1));
-    EXPECT_THAT(world.communicator(1).CurrentWait()->description, HasSubstr("receive from rank 0, tag 0"));
+    const WaitInProgress wait = *world.communicator(1).CurrentWait();
+    EXPECT_LE(wait.since_seconds, MonotonicSeconds() - 0.01) << "shorter ones are not shown";
+    EXPECT_THAT(wait.description, HasSubstr("receive from rank 0, tag 0"));
     HADAL_ASSIGN_OR_RETURN(CommRequest send, c.Send(&byte, 1, 1, 0));
     return c.Wait(send, absl::Now() + kHang, "its receive");
   });
   EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(InProcessCommunicator, APassengersWaitIsItsCarriersAndSoIsAWithdrawal) {
+  InProcessWorld world(1), other(2);
+  Communicator &carrier = world.communicator(0), &passenger = other.communicator(0);
+  carrier.Carry(&passenger);
+  char byte = 0;
+  std::thread waiting([&] {
+    CommRequest receive = passenger.Receive(&byte, 1, 1, 0).value();
+    EXPECT_FALSE(passenger.Wait(receive, absl::Now() + kHang, "a message that never comes").ok());
+  });
+  while (!passenger.CurrentWait().has_value()) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_TRUE(carrier.CurrentWait().has_value());
+  other.communicator(1).Abort(1);
+  waiting.join();
+  InProcessWorld next(1);
+  carrier.Carry(&next.communicator(0));
+  carrier.Withdraw();
+  EXPECT_EQ(next.communicator(0).Send(&byte, 1, 0, 0).status().code(), absl::StatusCode::kUnavailable);
 }
 
 // Whoever waits hears of it at once, and of the first of several.
@@ -161,6 +183,8 @@ TEST(InProcessCommunicatorDeathTest, RefusesBrokenArguments) {
   InProcessWorld world(2);
   char byte = 0;
   EXPECT_DEATH((void)world.communicator(0).Send(&byte, 1, 2, 0), "peer");
+  EXPECT_DEATH((void)world.communicator(0).Send(&byte, 1, -1, 0), "peer >= 0");
+  EXPECT_DEATH((void)world.communicator(0).Receive(&byte, 1, 1, -1), "tag >= 0");
   EXPECT_DEATH((void)world.communicator(0).Send(&byte, -1, 1, 0), "bytes");
   EXPECT_DEATH((void)world.communicator(0).Receive(&byte, 1, 1, Communicator::kTagLimit), "tag");
 }

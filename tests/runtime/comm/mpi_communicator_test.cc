@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 
 #include "gmock/gmock.h"
 #include "runtime/comm/collectives.h"
@@ -18,6 +19,8 @@ namespace {
 using testing::ConformanceCase;
 
 const MpiEnvironment* mpi = nullptr;  // while tests run
+constexpr char kPipelineDepth[] = "OMPI_MCA_pml_ob1_send_pipeline_depth";
+std::optional<std::string> pipeline_depth_before;  // before MPI was started
 
 // Cases that also hold in a group of all ranks in reverse order. A group's errors name the world's ranks; and a rank
 // that stays away leaves a message behind that Open MPI 4.1 cannot bear when the next communicator is made, so that
@@ -109,6 +112,17 @@ TEST(MpiEnvironment, KnowsWhichRanksShareCpus) {
   }
 }
 
+// CMakeLists.txt sets one run's own.
+TEST(MpiEnvironment, SettingsOfTheUserTakePrecedence) {
+  EXPECT_EQ(std::getenv(kPipelineDepth), pipeline_depth_before.value_or("64"));
+}
+
+TEST(MpiEnvironment, TheVersionIsOneLine) {
+  const std::string version = (*OpenMpi())->version();
+  EXPECT_THAT(version, ::testing::ContainsRegex("^[A-Za-z ]+.*[0-9]"));
+  EXPECT_EQ(version.find_first_of(",\n"), std::string::npos) << version;
+}
+
 TEST(MpiEnvironment, StartsOnce) {
   const auto second = MpiEnvironment::Start(nullptr, nullptr);
   EXPECT_EQ(second.status().code(), absl::StatusCode::kFailedPrecondition) << second.status();
@@ -124,6 +138,7 @@ bool SizeIsAsRegistered(int size) {
 
 int RunTests(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
+  if (const char* const depth = std::getenv(kPipelineDepth)) pipeline_depth_before = depth;
   auto started = MpiEnvironment::Start(&argc, &argv);
   if (!started.ok()) {
     std::fprintf(stderr, "%s\n", started.status().ToString().c_str());

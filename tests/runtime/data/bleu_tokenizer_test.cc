@@ -115,6 +115,7 @@ TEST(IsUnspaced, ScriptsWithoutSpacesBetweenWords) {
 
 TEST(IsUnspaced, TextWithSpacesIsNot) {
   EXPECT_FALSE(IsUnspaced(Lines{"We saw a black cat in the park yesterday.", "Donaudampfschifffahrtsgesellschaft"}));
+  EXPECT_FALSE(IsUnspaced(Lines{"Donaudampfschifffahrtsgesellschaft: 猫"})) << "most characters count";
   EXPECT_FALSE(IsUnspaced(Lines{"어제 공원에서 검은 고양이를 보았습니다."})) << "Korean has spaces";
   EXPECT_FALSE(IsUnspaced(Lines{"我们 昨天 在 公园 里 看到 了 一 只 黑色 的 猫 。"})) << "cut into words";
   EXPECT_FALSE(IsUnspaced(Lines{"我\u3000们\u3000昨\u3000天"})) << "by spaces as wide as a character";

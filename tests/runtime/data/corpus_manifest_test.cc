@@ -214,6 +214,26 @@ TEST(CorpusManifest, TheIdentityIsOfTheContent) {
   EXPECT_EQ(Describe({.samples = 79750, .crc32c = 0x123abcd}), "79750 samples, checksum 0123abcd");
 }
 
+// Of a model and of what it is given; what either does not say fits.
+TEST(InputKind, IsComparedWhereBothSayIt) {
+  const InputKind model{"m2m100", 80, 16000, "utterance"};
+  const auto fits = [&](const InputKind& given) {
+    return CheckFeatureKind(model, given, "given").ok() && CheckFeatureKind(given, model, "given").ok();
+  };
+  EXPECT_TRUE(fits(model));
+  EXPECT_TRUE(fits({"", 80, 0, ""}));
+  EXPECT_FALSE(fits({"", 40, 16000, "utterance"}));
+  EXPECT_FALSE(fits({"", 80, 8000, "utterance"}));
+  EXPECT_FALSE(fits({"", 80, 16000, "none"}));
+  EXPECT_EQ(DescribeFeatures(model), "80 filters at 16000 Hz, cmvn utterance");
+  EXPECT_EQ(DescribeFeatures({.frame_width = 80}), "80 filters");
+  EXPECT_EQ(DescribeFeatures({}), "tokens");
+  EXPECT_TRUE(CheckTags(model, "m2m100", "given").ok());
+  EXPECT_TRUE(CheckTags(model, "", "given").ok());
+  EXPECT_EQ(CheckTags(model, "none", "given").message(),
+            "given has no language tags, and the model was trained with language tags of the preset m2m100");
+}
+
 TEST(CorpusManifest, SpeechHasAFrameWidthAndNoSourceVocabulary) {
   CorpusManifest speech = Manifest();
   speech.frame_width = 40;

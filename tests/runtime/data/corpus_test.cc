@@ -1,3 +1,4 @@
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 
@@ -7,6 +8,7 @@
 #include "runtime/data/corpus.h"
 #include "runtime/data/corpus_shard.h"
 #include "runtime/files.h"
+#include "tests/support/recorded_syncs.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hadal {
@@ -160,6 +162,45 @@ TEST_F(CorpusTest, IdsOutsideTheVocabularyAreRefusedWhenWriting) {
   EXPECT_TRUE(writer.Add(Sample{.source = {3}, .target = {9}}.view()).ok());
 }
 
+TEST_F(CorpusTest, FramesThatAreNoneAreRefusedWhenWriting) {
+  CorpusWriter writer = *CorpusWriter::Create(
+      {.prefix = prefix(), .target_vocabulary = {"v", 10, 0}, .corpora = {"one"}, .inputs = {.frame_width = 2}});
+  const auto add = [&](const std::vector<float>& frames, int32_t width) {
+    return writer.Add(Sample{.target = {4}, .frames = frames, .frame_width = width}.view());
+  };
+  EXPECT_TRUE(add({1, 2, 3, 4}, 2).ok());
+  EXPECT_THAT(std::string(add({}, 2).message()), HasSubstr("0 values are no frames of 2"));
+  EXPECT_THAT(std::string(add({1, 2, 3}, 2).message()), HasSubstr("3 values are no frames of 2"));
+  EXPECT_THAT(std::string(add({1, 2, 3}, 3).message()), HasSubstr("frames of 3 values, those of the corpus have 2"));
+  EXPECT_THAT(std::string(add({1, NAN}, 2).message()), HasSubstr("not finite"));
+}
+
+// The first token of a block is an input alone.
+TEST_F(CorpusTest, ABlockHasATokenToPredict) {
+  for (const std::vector<int32_t>& block : {std::vector<int32_t>{4, 5, 6}, {4}}) {
+    CorpusWriter writer = *CorpusWriter::Create(
+        {.prefix = prefix(), .target_vocabulary = {"v", 10, 0}, .corpora = {"one"}, .form = {.block = 2}});
+    ASSERT_TRUE(writer.Add(Sample{.target = block}.view()).ok());
+    const CorpusStatistics statistics = writer.Finish()->statistics;
+    EXPECT_EQ(statistics.target_tokens, std::ssize(block) - 1);
+    EXPECT_EQ(statistics.longest_target, std::ssize(block) - 1);
+    const absl::StatusOr<Corpus> corpus = Corpus::Open(prefix());
+    ASSERT_EQ(corpus.ok(), block.size() > 1) << corpus.status();
+    if (corpus.ok()) {
+      EXPECT_EQ(corpus->sample(0).form.block, 2);
+    }
+  }
+}
+
+TEST_F(CorpusTest, WhatTheManifestNamesIsOnTheDeviceBefore) {
+  const RecordedSyncs syncs;
+  Store(Samples(4));
+  const std::vector<std::string> paths = syncs.paths();
+  ASSERT_GE(paths.size(), 3u);
+  EXPECT_THAT(std::vector<std::string>(paths.begin(), paths.begin() + 3),
+              ::testing::ElementsAre(shard() + ".partial", directory_.path(), prefix() + ".json.partial"));
+}
+
 TEST_F(CorpusTest, AnUnfinishedCorpusCannotBeOpened) {
   Store(Samples(5));
   CorpusWriter writer = *CorpusWriter::Create({.prefix = prefix()});
@@ -203,6 +244,15 @@ TEST_F(CorpusTest, EveryChangedLetterOrDigitOfAManifestIsRefused) {
     const absl::StatusOr<Corpus> corpus = Corpus::Open(prefix());
     EXPECT_FALSE(corpus.ok()) << i;
     EXPECT_EQ(corpus.status().code(), absl::StatusCode::kDataLoss) << i << corpus.status();
+  }
+}
+
+TEST_F(CorpusTest, AFolderInTheirPlaceIsDamage) {
+  Store(Samples(4));
+  for (const std::string& path : {shard(), prefix() + ".json"}) {
+    std::filesystem::remove(path);
+    std::filesystem::create_directory(path);
+    EXPECT_EQ(Corpus::Open(prefix()).status().code(), absl::StatusCode::kDataLoss) << path;
   }
 }
 

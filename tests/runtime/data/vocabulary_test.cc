@@ -120,16 +120,24 @@ TEST(VocabularyTest, ATokenizerKeepsItsIds) {
   EXPECT_THAT(Message(parse(bpe, token("</s>", 7))),
               HasSubstr("t.json: the added token \"</s>\" has the id 7, and tokenizers gives it 3"));
   EXPECT_THAT(Message(parse(bpe, token("a", 2))), HasSubstr("tokenizers gives it 1"));
-  EXPECT_THAT(Message(parse(R"({"a": "b"})", "")), HasSubstr("no id for \"a\""));
+  EXPECT_EQ(parse(R"({"a": 5, "b": 0})", "")->size(), 6) << "ids between them are of no token";
+  for (const char* no_id : {R"({"a": "b"})", R"({"a": -1})", R"({"a": 16777216})"}) {
+    EXPECT_THAT(Message(parse(no_id, "")), HasSubstr("no id for \"a\""));
+  }
+  EXPECT_THAT(Message(parse(R"([["a", 0], [1, 0]])", "")), HasSubstr("an entry that is no piece"));
+  EXPECT_THAT(Message(parse(bpe, R"({"content": "c"})")), HasSubstr("an added token without content or id"));
 }
 
 TEST(VocabularyTest, OtherProgramsVocabulariesAreNamedWithTheRemedy) {
   EXPECT_THAT(Message(Vocabulary::Parse("\x1F\x8B\x08\x01", "d")), HasSubstr("d is compressed with gzip"));
   EXPECT_THAT(Message(Vocabulary::Parse("version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "d")),
               HasSubstr("`git lfs pull`"));
-  EXPECT_THAT(Message(Vocabulary::Parse("{\n\"a\": 1\n}\n", "d")), HasSubstr("d is JSON"));
+  for (const char* json : {"{\n\"a\": 1\n}\n", "[\"a\"]"}) {
+    EXPECT_THAT(Message(Vocabulary::Parse(json, "d")), HasSubstr("d is JSON"));
+  }
   EXPECT_THAT(Message(Vocabulary::Parse("<unk>\t0\n▁the\t-3.2\n", "d")), HasSubstr("give the model itself (.model)"));
   EXPECT_THAT(Message(Vocabulary::Parse("</s>: 0\n<unk>: 1\nthe: 2\n", "d")), HasSubstr("a YAML vocabulary"));
+  EXPECT_TRUE(Vocabulary::FromTokens({"a:"}).ok()) << "one may be text";
 }
 
 // SentencePiece models that others trained, whose special pieces have other ids, or are not there: they are renumbered

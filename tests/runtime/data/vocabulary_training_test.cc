@@ -102,10 +102,11 @@ TEST_P(VocabularyTrainingTest, WordsAndLinesMayBeOfAnyLength) {
   };
   for (const Case& c :
        {Case{"üx", 40'000, 18, "a short line", "üx"}, {"the zebra ", 200'000, 14, "the cat", "zebra"}}) {
-    std::string line;
+    std::string line = " ";
     for (int i = 0; i < c.times; ++i) line += c.part;
     const auto vocabulary = TrainVocabulary({.algorithm = GetParam(), .size = c.size}, {line, c.other_line});
     EXPECT_THAT(vocabulary->Encode(c.word), ::testing::Not(::testing::Contains(kUnknownToken)));
+    EXPECT_EQ(vocabulary->Id("\uFFFD"), kUnknownToken) << "a character was cut";
   }
 }
 

@@ -336,6 +336,18 @@ TEST_F(MetricsJsonlTest, LinesOfAFullDiskAreWrittenWhenThereIsSpace) {
   EXPECT_TRUE(sink->Flush().ok());
 }
 
+TEST_F(MetricsJsonlTest, OfSeveralSinksTheFirstErrorStays) {
+  class Failing : public MetricsSink {
+    absl::Status Flush() override { return absl::DataLossError("first"); }
+  };
+  MetricsFanOut all;
+  all.Add(std::make_unique<Failing>());
+  all.Add(Open(1));
+  all.OnFinish("done");
+  EXPECT_EQ(all.Flush(), absl::DataLossError("first"));
+  EXPECT_THAT(Lines(), Contains(HasSubstr("done"))) << "the others write all the same";
+}
+
 TEST_F(MetricsJsonlTest, LinesThatAreLostAreCountedInTheirPlace) {
   const auto sink = Open(1);
   {
