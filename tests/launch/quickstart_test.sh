@@ -15,6 +15,8 @@ install_packages() { touch "$STUBS/installed"; }
 END
 printf '#!/bin/sh\necho configured; [ ! -e "$STUBS/broken" ]\n' > bin/cmake
 printf '#!/bin/sh\necho "ninja: no work to do."\n' > bin/ninja
+printf '#!/bin/sh\necho "# CPU"; for core in 0 1 2 3 4 5 6 7; do echo $core,0; echo $core,0; done\n' > bin/lscpu  # two threads a core
+printf '#!/bin/sh\necho 16\n' > bin/nproc
 printf '#!/bin/bash\nwhile [ "${1##*/}" != hadal ]; do shift; done\nexec "$@"\n' > bin/mpirun
 cat > tree/build/release/hadal <<'END'
 #!/bin/bash
@@ -47,7 +49,8 @@ steps "100 100 200"
 says "after 100 steps: 95 of 200 held-out"; says "^200 steps: 190 of 200 held-out numbers exactly right (enough: it stops here)"
 says "After 100 steps each, DeepNorm's loss went from 5.00 to 5.00 .* 25% with DeepNorm"
 for part in "supervise.*train configs/quickstart/shallow.textproto.* --run-dir $work/first/shallow" "prepare .*--overwrite" \
-  "supervise.*configs/quickstart/deep.textproto configs/method/deepnorm.textproto" "supervise.*configs/method/post_ln.textproto" "curve .*--label DeepNorm Post-LN"; do
+  "supervise.*configs/quickstart/deep.textproto configs/method/deepnorm.textproto" "supervise.*configs/method/post_ln.textproto" \
+  "curve .*--label DeepNorm Post-LN" "supervise -- mpirun -n 4 .*pipeline.threads=2 "; do
   grep -q -- "$part" words || fail "it never calls $part"
 done
 rm first/shallow.done; calls=$(grep -c supervise words); expect 0 tree/launch/quickstart --run-dir first
@@ -58,4 +61,13 @@ touch fails; expect 4 tree/launch/quickstart --run-dir second; says "training en
 touch missing; expect 1 tree/launch/quickstart --run-dir second --no-install; says "these Debian packages are missing: cmake"
 rm missing; touch broken; expect 1 tree/launch/quickstart --run-dir second; says "^configured"; says "CMake could not configure"
 expect 2 tree/launch/quickstart --fast; says "unknown option --fast"
+
+echo "packages that are missing are installed, and no others"
+printf '#!/bin/sh\n[ "$3" = there ] && echo install ok installed\n' > bin/dpkg-query
+printf '#!/bin/sh\necho 0\n' > bin/id
+printf '#!/bin/sh\necho "$*" >> "$STUBS/words"\n' > bin/apt-get; chmod +x bin/*; : > words
+packages() { expect 0 bash -c '. "$0/launch/debian_packages.sh"; install_packages "$@"' "$source" "$@"; }
+packages there; [ ! -s words ] || fail "packages that are there are installed again"
+packages there gone; says "^Installing 1 Debian packages .*: gone$"
+[ "$(tail -n 1 words)" = "install -y -qq --no-install-recommends gone" ] || { cat words; fail "other packages are installed than the missing one"; }
 finished

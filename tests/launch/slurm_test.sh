@@ -59,24 +59,27 @@ grep -q '^#SBATCH --signal=B:USR1@300$' "$source/launch/slurm/train.sbatch" || f
 cp bin/srun bin/mpirun
 HADAL_SRUN_OPTIONS=--mpi=pmix stubbed 0 'echo "with $*"'; says "^with --kill-on-bad-exit=0 --wait=30 --mpi=pmix $work/bin/srun train x$"
 HADAL_LAUNCHER=mpirun HADAL_MPIRUN_OPTIONS="--bind-to none" stubbed 0 'echo "with $*"'; says "^with --bind-to none $work/bin/srun train x$"
+HADAL_LAUNCHER=elastic HADAL_SUPERVISE_OPTIONS="--tries 2" HADAL_MPIRUN_OPTIONS="--bind-to none" stubbed 0 'echo "with $*"'
+says "^with supervise --tries 2 --elastic slurm -- mpirun -np {ranks} --hostfile {hostfile} --bind-to none $work/bin/srun train x {layout}$"
 expect 0 env -u HADAL_LAUNCHER -u HADAL_SRUN_OPTIONS bash -c '. "$1/launch/slurm/site.env" && env' - "$source"
 for set in SITE_ENV="$(readlink -f "$source/launch/slurm/site.env")" LAUNCHER=srun SRUN_OPTIONS=--mpi=pmix REQUEUE_LIMIT=10; do says "^HADAL_$set$"; done
 rm site.env
 # One line of the layouts after the other, with a launcher that only says how it was called.
-printf 'one 1\ntwo 2 --set a=b' > layouts.txt
+printf 'one 1\r\ntwo 2 --set a=b' > layouts.txt
 task() { expect "$1" env HADAL=program HADAL_LAUNCHER="$2" SLURM_ARRAY_TASK_ID="$3" bash "$source/launch/slurm/sweep.sbatch" layouts.txt x; }
-mpirun() { echo "mpirun $*"; }
+mpirun() { echo "mpirun $*"; echo "CPUs: $(printenv SRUN_CPUS_PER_TASK)"; }
 export -f mpirun
-task 0 mpirun 1; says "^mpirun -n 1 program train x --run-dir sweep/runs/one$"
+SLURM_CPUS_PER_TASK=2 task 0 mpirun 1; says "^mpirun -n 1 program train x --run-dir sweep/runs/one$"; says "^CPUs: $"
 task 0 mpirun 2; says "^mpirun -n 2 program train x --run-dir sweep/runs/two --set a=b$"  # the line lacks its end
 task 2 mpirun 3; says "layouts.txt has no line 3"
 task 2 ssh 1; says "HADAL_LAUNCHER=ssh: expected srun or mpirun"
 unset -f mpirun
-srun() { echo "srun $*"; }
+srun() { echo "srun $*"; echo "CPUs: $(printenv SRUN_CPUS_PER_TASK)"; }
 export -f srun
 SLURM_NTASKS=16 SLURM_JOB_NUM_NODES=4 task 0 srun 2; says "^srun -N 1 -n 2 .* program train x --run-dir sweep/runs/two --set a=b$"
 SLURM_NTASKS=3 SLURM_JOB_NUM_NODES=3 task 0 srun 2; says "^srun -N 2 -n 2 "
-task 0 srun 1; says "^srun -n 1 "
+SLURM_NTASKS=3 SLURM_JOB_NUM_NODES=2 task 0 srun 2; says "^srun -N 1 -n 2 "
+SLURM_CPUS_PER_TASK=2 task 0 srun 1; says "^srun -n 1 "; says "^CPUs: 2$"
 unset -f srun
 [ $failures -eq 0 ] || finished
 missing=$(slurm_lab_missing)

@@ -1,7 +1,9 @@
-"""hadal_torch's CTranslate2 folders against ctranslate2. Each test compares with hadal_torch.Model on random weights."""
+"""hadal_torch's CTranslate2 folders against ctranslate2. Values to compare with are hadal_torch.Model's, on random weights."""
 
+import json
 import tempfile
 import unittest
+from pathlib import Path
 
 import ctranslate2
 import numpy as np
@@ -11,7 +13,7 @@ from hadal_torch import Refusal
 from hadal_torch.ctranslate2 import write_ctranslate2
 from hadal_torch.model import EOS, Model
 from hadal_torch.tokenizer import parse_vocabulary
-from random_models import GPT2, LLAMA, METHODS, language_model, plain_model, sentences
+from random_models import GPT2, LLAMA, METHODS, WORDS, language_model, plain_model, sentences
 
 
 class CTranslate2Test(unittest.TestCase):
@@ -60,7 +62,34 @@ class CTranslate2Test(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             write_ctranslate2(plain_model(), folder)
             results = ctranslate2.Translator(folder, intra_threads=1).translate_batch([["word1"]], min_decoding_length=256)
+            with self.assertRaisesRegex(Refusal, "--quantization int7: "):
+                write_ctranslate2(plain_model(), folder, "int7")
         self.assertEqual(len(results[0].hypotheses[0]), 256)  # translate_batch's longest, if nothing else is asked for
+
+    def test_vocabularies_are_of_their_sides(self):
+        plain = plain_model(sharing="none", source_vocabulary=30)
+        plain.vocabularies = {f"{side}.vocabulary.txt": "".join(f"{word} 1\n" for word in words).encode()
+                              for side, words in (("source", WORDS[20:]), ("target", WORDS))}
+        with tempfile.TemporaryDirectory() as folder:
+            write_ctranslate2(plain, folder)
+            sides = [json.loads(Path(folder, f"{side}_vocabulary.json").read_text("utf-8")) for side in ("source", "target")]
+        self.assertEqual(sides, [["<s>", "<blank>", "</s>", "<unk>", *words] for words in (WORDS[20:], WORDS)])
+
+    def test_a_tokenizer_json_keeps_its_ids(self):
+        plain = language_model("pre_ln", block=LLAMA)
+        ends = [{"id": i, "content": content} for i, content in ((47, "<begin>"), (49, "<end>"))]
+        whole = {"added_tokens": ends, "model": {"vocab": {word: i for i, word in enumerate(WORDS)}}}
+        plain.vocabularies = {"tokenizer.json": json.dumps(whole).encode()}
+        plain.model.update(start_token=47, end_token=49, reserved_ids=False)
+        with tempfile.TemporaryDirectory() as folder:
+            write_ctranslate2(plain, folder)
+            config, tokens = (json.loads(Path(folder, f"{name}.json").read_text("utf-8")) for name in ("config", "vocabulary"))
+            self.assertEqual([config[f"{name}_token"] for name in ("bos", "eos", "unk")], ["<begin>", "<end>", ""])
+            self.assertEqual(tokens, [*WORDS, "<unused46>", "<begin>", "<unused48>", "<end>"])
+            found = ctranslate2.Generator(folder, intra_threads=1).score_batch([["<begin>", "word3", "word7", "<end>"]])[0].log_probs
+        with torch.no_grad():
+            wanted = -Model.of(plain, torch.float64).loss([((), [3, 7, 49])])[1].numpy()
+        self.assertLess(np.abs(found - wanted).max(), 1e-5)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from unittest import mock
 
 from pyhadal.refusal import Refusal
 from pyhadal.run import Run
-from pyhadal.text_plot import Curve, Style, human, plot_curves, shows_unicode
+from pyhadal.text_plot import Curve, Style, human, plot_curves, shows_colours, shows_unicode
 
 HADAL = os.environ["HADAL"]
 RUN = """{"event":"run","first_step":1}
@@ -63,6 +63,13 @@ class Command(unittest.TestCase):
         for locale, shows in (("C", True), ("de_DE.utf8", True), ("de_DE.ISO-8859-1", False)):
             with mock.patch.dict(os.environ, LC_ALL=locale, HADAL_ASCII=""):
                 self.assertEqual(shows_unicode(), shows, locale)
+        with mock.patch.dict(os.environ, LC_ALL="", LC_CTYPE="de_DE.ISO-8859-1", LANG="C.UTF-8", HADAL_ASCII=""):
+            self.assertFalse(shows_unicode(), "LC_CTYPE comes before LANG")
+        for columns, variables, shows in ((80, {}, True), (80, {"NO_COLOR": "1"}, False), (80, {"TERM": "dumb"}, False),
+                                          (0, {"HADAL_COLUMNS": "70"}, True), (0, {"HADAL_COLUMNS": ""}, False)):
+            variables = {"TERM": "xterm", "NO_COLOR": "", **variables}  # of any machine
+            with mock.patch("os.get_terminal_size", return_value=os.terminal_size((columns, 24))), mock.patch.dict(os.environ, variables):
+                self.assertEqual(shows_colours(), shows, variables)
 
     def test_bad_usage(self):
         self.write(RUN)
@@ -82,6 +89,10 @@ class Plot(unittest.TestCase):
                          "      0  step  9\n"
                          "      ━━ loss 1.000\n")
         self.assertIn("   0 ┤\n", plot_curves([Curve("means", [(0, 4), (0.4, 0), (9, 1)])], SMALL), "a column shows the mean of its points")
+
+    def test_a_rising_curve(self):
+        self.assertEqual(plot_curves([Curve("bleu", [(0, 1), (3, 2), (6, 3), (9, 4)])], SMALL).splitlines()[:4],
+                         ["4.00 ┤        ┏━", "3.00 ┤     ┏━━┛", "2.00 ┤  ┏━━┛", "1.00 ┤━━┛"])
 
     def test_the_first_curve_lies_on_top_of_the_second(self):
         plot = plot_curves([FALLS, FLAT], SMALL)

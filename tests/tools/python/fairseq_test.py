@@ -7,6 +7,7 @@ import io
 import os
 import tempfile
 import unittest
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import torch
 
 from hadal_torch import Refusal
 from hadal_torch.fairseq import read_fairseq, write_fairseq
+from hadal_torch.plain import layer_counts, read_plain, write_plain
 from hadal_torch.tokenizer import SPECIAL, dictionary_of, fill, parse_vocabulary
 from random_models import METHODS, WORDS, plain_model
 
@@ -59,6 +61,15 @@ class FairseqTest(unittest.TestCase):
             self.assertEqual(found.vocabularies["vocabulary.txt"].decode().split()[::2], WORDS)
         plain, folder = plain_model(sharing="none", source_vocabulary=30), self.directory.name
         texts = {f"{side}.vocabulary.txt": "".join(f"{word} 1\n" for word in words).encode() for side, words in (("source", WORDS[20:]), ("target", WORDS))}
+        plain.vocabularies, plain.facts = texts, {"inputs": {"tags": "m2m100"}}
+        write_plain(os.path.join(folder, "m.safetensors"), plain)
+        found = read_plain(os.path.join(folder, "m.safetensors"))
+        self.assertEqual((found.vocabularies, found.facts), (texts, plain.facts))
+        self.assert_equal_weights(plain, found)
+        plain.model["max_positions"] = (1 << 16) + 1
+        write_plain(os.path.join(folder, "m.safetensors"), plain)
+        with self.assertRaisesRegex(Refusal, "max_positions is 65537, hadal's limit 65536"):
+            read_plain(os.path.join(folder, "m.safetensors"))
         plain.vocabularies = {**texts, "pieces.model": b"pieces"}
         write_fairseq(plain, folder)
         self.assertEqual(Path(folder, "pieces.model").read_bytes(), b"pieces")
@@ -142,22 +153,23 @@ class FairseqTest(unittest.TestCase):
         def change(state):
             self.halved = {name: tensor.half() for name, tensor in state["model"].items()}
             whole = torch.zeros(24, 32).half()
-            whole[:, ::2] = self.halved["decoder.layers.1.fc1.weight"]
-            state["model"] = {**self.halved, "decoder.layers.1.fc1.weight": whole[:, ::2]}
+            whole[:, 1::2] = self.halved["decoder.layers.1.fc1.weight"]
+            state["model"] = {**self.halved, "decoder.layers.1.fc1.weight": whole[:, 1::2]}
         plain = self.saved(change)
         for new in (True, False):
             torch.save(torch.load(self.path, **UNSAFE), self.path, _use_new_zipfile_serialization=new)
             found = self.read()
             for name in plain.weights:
                 np.testing.assert_array_equal(self.halved[name].float().numpy(), found.weights[name], name)
-        self.saved(lambda state: state["model"].update({name: tensor.bfloat16() for name, tensor in state["model"].items()}))
-        wanted = torch.load(self.path, **UNSAFE)["model"]
-        for name, value in self.read().weights.items():
-            np.testing.assert_array_equal(wanted[name].float().numpy(), value, name)
+        for dtype in (torch.bfloat16, torch.float64):
+            self.saved(lambda state: state["model"].update({name: tensor.to(dtype) for name, tensor in state["model"].items()}))
+            wanted = torch.load(self.path, **UNSAFE)["model"]
+            for name, value in self.read().weights.items():
+                np.testing.assert_array_equal(wanted[name].float().numpy(), value, name)
 
     def test_code_in_a_pickle_is_refused_and_not_executed(self):
         self.saved(lambda state: state.update(extra=Malicious()))
-        with self.assertRaisesRegex(Refusal, "names posix.mkdir"):
+        with self.assertRaisesRegex(Refusal, "checkpoint.pt: its pickle names posix.mkdir"):
             self.read()
         self.assertFalse(os.path.exists(Malicious().__reduce__()[1][0]))
 
@@ -211,6 +223,13 @@ class FairseqTest(unittest.TestCase):
                 file.write(contents)
             with self.assertRaisesRegex(Refusal, "no file of torch.save"):
                 self.read()
+        with zipfile.ZipFile(self.path, "w") as archive:
+            archive.writestr("a/data.pkl", b"\x80\x02N.")
+            archive.writestr("a/constants.pkl", b"")
+        with self.assertRaisesRegex(Refusal, "TorchScript programs are not read"):
+            self.read()
+        with self.assertRaisesRegex(Refusal, "it has weights of 2 encoder layers, but one is of layer 2"):
+            layer_counts("it", ["encoder.layers.0.fc1.bias", "encoder.layers.2.fc1.bias"])
 
 
 if __name__ == "__main__":

@@ -14,9 +14,10 @@ from pathlib import Path
 from unittest import mock
 
 from pyhadal import compare_grid, program, sweep
-from pyhadal.corpus import _files, _rows
+from pyhadal.corpus import _files, _rows, prepare
 from pyhadal.grid import Cell, Grid, ask, load
-from pyhadal.grid_runs import Record, Runner, _end_of, _poll, duration, judge, read_record, read_state, write_state
+from pyhadal.grid_runs import (Record, Runner, Stop, _end_of, _last_step, _poll, _Progress, duration, judge, rate_text, read_record, read_state,
+                               write_state)
 from pyhadal.refusal import Refusal
 from pyhadal.run import parse_config
 from pyhadal.sweep import read_layouts
@@ -216,7 +217,7 @@ class RunsTest(Scratch):
     def runner(self, **options):
         os.makedirs(self.folder / "logs", exist_ok=True)
         with mock.patch("pyhadal.grid_runs.ask_of"):
-            return Runner(Grid([Cell("a", [], [], []), Cell("b", [], [], [])], []), str(self.folder), **options)
+            return Runner(Grid([Cell("a", [], [], [], cost=4), Cell("b", [], [], [])], []), str(self.folder), **options)
 
     def test_messages_that_cannot_be_written_do_not_end_the_work(self):
         script = "import sys; from pyhadal.command import tell; tell('a'); tell('b', stream=sys.stderr); open(sys.argv[1], 'w').close()"
@@ -248,7 +249,10 @@ class RunsTest(Scratch):
         os.makedirs(self.folder / "runs/a")
         self.write("runs/a/metrics.jsonl", "{damaged\n{}\n")
         with mock.patch.dict(os.environ, HADAL=str(self.folder / "hadal")), contextlib.redirect_stdout(io.StringIO()) as said:
-            runner._train(0, str(self.folder / "runs/a"), read_state(str(self.folder / "runs/a")), again=False)
+            before = {**read_state(str(self.folder / "runs/a")), "wall_seconds": 100.0, "cpu_seconds": 100.0}
+            runner._train(0, str(self.folder / "runs/a"), before, again=False)
+        after = read_state(str(self.folder / "runs/a"))
+        self.assertEqual((after["end"], after["wall_seconds"] > 100, after["cpu_seconds"] >= 100), ("done", True, True))
         self.assertRegex(said.getvalue(), r"done in .*, no steps \(.*metrics.jsonl")
         self.assertFalse(sweep._is_finished(str(self.folder), Cell("a", [], [], [])))
         for reason, finished in (("all steps done", True), ("stopped on a signal or a time limit; …", False), ("no better validation", True)):
@@ -261,6 +265,52 @@ class RunsTest(Scratch):
                 runner._run_cell(0, {"changes": "", "limits": False})
             self.assertEqual(train.called, continues)
 
+    def test_what_is_said_of_a_run(self):
+        runner, folder = self.runner(), str(self.folder)
+        runner._measured_seconds, runner._measured_cost = 30.0, 2.0
+        self.assertEqual(runner._expected(runner._grid.cells[0], 10), ", about 1m00s")
+        runner._grid.settings["run_minutes"] = 0.5
+        self.assertEqual(runner._expected(runner._grid.cells[0], 10), ", at most 20s")
+        events = [{"event": "step", "step": 1, "nll": 5.0}, {"event": "validation", "step": 1, "nll": 5.25},
+                  *({"event": "diagnosis", "step": step, "text": text} for step, text in ((1, "a"), (2, "b")))]
+        said = "1 steps, best validation nll 5.250, 0.25 above the unigram level: too short"
+        for more, diagnosis in (([], "\n  diagnosis at step 2: b"), ([{"event": "diagnosis", "step": 3, "text": "over: b"}], "")):
+            self.write("metrics.jsonl", "".join(json.dumps(event) + "\n" for event in [*events, *more]))
+            self.assertEqual(runner._result(folder, {"end": "done", "unigram_nll": 5.0}), said + diagnosis)
+        self.assertIn("0.25 below the unigram level: between", runner._result(folder, {"end": "done", "unigram_nll": 5.5}))
+        self.write("metrics.jsonl", '{"event":"step","step":7,"nll":1}\n{"event":"validation","step":7}\n{"event":"step","step":8')
+        self.assertEqual((_last_step(folder), _last_step("gone")), (7, 0))
+        with mock.patch("pyhadal.grid_runs.time.monotonic", side_effect=[0, 4, 10, 60, 71]), contextlib.redirect_stderr(io.StringIO()) as shown:
+            progress = _Progress("a", 40)
+            for done in (5, 10, 20, 20):
+                progress.show(done)
+        self.assertEqual(shown.getvalue(), "a  25%  10/40 steps  ETA 30s\na  50%  20/40 steps  ETA 1m11s\n")
+        self.assertEqual([rate_text(value) for value in (7, 120, 999.4, 1234, 12345, 123456, 2e6)],
+                         ["7", "120", "999", "1.23k", "12.3k", "123k", "2.00M"])
+
+    def test_a_run_that_has_weights_translates(self):
+        runner = self.runner(test_source="text")
+        for end, translates in (("done", True), ("cut", True), ("diverged", False), ("interrupted", False), ("failed", False)):
+            with mock.patch.object(runner, "_start") as start, mock.patch("pyhadal.grid_runs._poll", return_value=(0, 0.0)), \
+                    contextlib.redirect_stdout(io.StringIO()):
+                runner._translate(0, {"end": end}, anew=True)
+            self.assertEqual(start.called, translates, end)
+
+    def test_signals_while_runs_are_there(self):
+        self.addCleanup(signal.signal, signal.SIGHUP, signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        before = signal.getsignal(signal.SIGINT)
+        with Stop() as stop:
+            self.assertIs(signal.getsignal(signal.SIGHUP), signal.SIG_IGN, "nohup")
+            signal.raise_signal(signal.SIGUSR1)
+            self.assertTrue(stop.asked)
+            with mock.patch("os.kill") as kill:
+                signal.raise_signal(signal.SIGINT)
+                kill.assert_not_called()
+                signal.raise_signal(signal.SIGINT)
+            kill.assert_called_with(os.getpid(), signal.SIGINT)
+            self.assertIs(signal.getsignal(signal.SIGINT), signal.SIG_DFL)
+        self.assertIs(signal.getsignal(signal.SIGINT), before)
+
     def test_the_unigram_level_of_a_cell_does_not_need_the_corpus_of_another(self):
         with mock.patch("pyhadal.grid_runs.ask_of", side_effect=[Refusal("b: gone"), [{"unigram_nll": 2.5}]]) as asked:
             self.assertEqual(self.runner()._level(0), {"unigram_nll": 2.5})
@@ -271,6 +321,22 @@ class RunsTest(Scratch):
             list(_rows({"source": ["a", "b"], "target": ["c"]}, ""))
         with self.assertRaisesRegex(Refusal, "row 1 is of texts, those before are of pairs"):
             _files([("a", "b"), "c"], "", str(self.folder / "rows"))
+        with self.assertRaisesRegex(Refusal, "the text has no rows"):
+            _files([], "", str(self.folder / "rows"))
+        with mock.patch("pyhadal.program.run", side_effect=Refusal("asked")) as asked, self.assertRaisesRegex(Refusal, "asked"):
+            prepare("both.tsv", out="x", direction="de-en", separate=False, set_=["a=1", None], lower=True)
+        self.assertEqual(asked.call_args[0][0], ["prepare", "--train", "both.tsv", "--out", "x", "--set", "a=1", "--lower", "--direction", "de-en"])
+
+    def test_an_array_of_jobs_is_known_by_its_number(self):
+        for said, number in (("4711;cluster\n", "4711"), ("Nodes: 2\nSubmitted batch job 17 on cluster 5\n", "17")):
+            self.write("submitted", said)
+            with mock.patch.object(sweep, "_run_to_end", return_value=(0, "")) as asked:
+                sweep._check_ended(str(self.folder))
+            asked.assert_called_with(["squeue", "--noheader", f"--jobs={number}"])
+        self.write("submitted", "held\n")
+        with self.assertRaisesRegex(Refusal, "without a job number; remove .*/submitted") as caught:
+            sweep._check_ended(str(self.folder))
+        self.assertEqual(caught.exception.exit_code, 1)
 
     def test_durations(self):
         self.assertEqual([duration(seconds) for seconds in (0.04, 9.96, 200, 18420, 183600)], ["0.0s", "10s", "3m20s", "5h07m", "2d03h"])

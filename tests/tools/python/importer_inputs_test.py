@@ -190,6 +190,11 @@ class ReadersTest(unittest.TestCase):
                         self.assertEqual(os.listdir(os.path.dirname(self.folder)), ["m"])
                         self.assertLess(memory - start, MOST_MEMORY)
 
+    def test_other_formats_have_no_quantization(self):
+        self.remake(plain)
+        status, printed, _ = self.result([*EXPORT, "--quantization", "int8"])
+        self.assertEqual(status, 2)
+        self.assertEqual(printed, "hadal checkpoint export: huggingface stores float32 only; --quantization is for --format ctranslate2\n")
 
     def test_a_model_without_heads_is_one_line(self):
         self.remake(lambda folder: write_huggingface(language_model("pre_ln", block=GPT2), folder))

@@ -5,6 +5,7 @@ The program is $HADAL.
 
 import contextlib
 import dataclasses
+import gzip
 import importlib.util
 import io
 import json
@@ -137,6 +138,9 @@ class PaperDataTest(unittest.TestCase):
 
     def test_wmt17_takes_every_100th_pair_of_the_three_texts_together(self):
         wmt17(self.tree)
+        plain = self.tree / "commoncrawl.de-en.de"  # the others are as they are
+        (self.tree / f"{plain.name}.gz").write_bytes(gzip.compress(plain.read_bytes()))
+        plain.unlink()
         output = self.prepare("wmt17_en_de")
         self.assertEqual(self.text("valid.de"), [german(100)])
         self.assertEqual(self.text("train.en"), [english(n) for n in range(1, 151) if n not in (50, 100)])
@@ -160,9 +164,22 @@ class PaperDataTest(unittest.TestCase):
         headlines(self.tree)
         for passed in (["--vocab", "spm.model"], ["--vocab-size=90"]):
             command = [sys.executable, SCRIPT, "headlines", "--from", self.tree, "--out", self.out, "--any-size", "--hadal", "echo", "--", *passed]
-            told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-2]
-            self.assertTrue(told.endswith(" ".join(["--max-tokens 511", *passed])), told)
-            self.assertNotIn("--vocab-size 32000", told)
+            told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+            self.assertTrue(told[-2].endswith(" ".join(["--max-tokens 511", *passed])), told)
+            self.assertNotIn("--vocab-size 32000", told[-2])
+            self.assertIn(f"configs/method/b2t.textproto --set data.train={self.out}/train --set data.validation={self.out}/valid "
+                          "--run-dir runs/headlines", told[-1])
+        self.assertIn("--no-such-option", self.run_script("headlines", "--any-size", "--", "--no-such-option", code=2))
+        refused = subprocess.run([*command[:command.index("echo")], "no-such-program"], capture_output=True, text=True)
+        self.assertEqual(refused.returncode, 1)
+        self.assertEqual(refused.stderr, "prepare.py: no-such-program: No such file or directory; --hadal names the program\n")
+
+    def test_pairs_are_dropped_by_words_and_marks(self):
+        script = load_script()
+        corpus = script.CORPORA["iwslt14_de_en"]  # 1.5 times as many at most, and 175
+        for source, target, fits in ((175, 175, True), (176, 176, False), (3, 2, True), (2, 3, True), (4, 2, False), (0, 0, False)):
+            self.assertEqual(script.short_enough(corpus, ["a." * (source // 2) + "a" * (source % 2), "a " * target]), fits)
+        self.assertTrue(script.short_enough(script.CORPORA["headlines"], ["a " * 999, "a"]))
 
     def test_debian_synopses_are_headlines_of_first_paragraphs(self):
         long = "A library that reads and writes files of a format that many programs of this kind understand"

@@ -8,6 +8,7 @@ import os
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 from sacrebleu.metrics import BLEU, CHRF
@@ -141,10 +142,12 @@ class CompareTest(unittest.TestCase):
         grid.add("a", "6")
         grid.add("b", "6", nll=None, state="diverged", verdict="diverged")
         grid.add("a", "18", steps=(), state="none")
+        grid.add("b", "18", nll=None, verdict="not known")
         comparison = grid.load()
         table = compare.tables(comparison)["nll"]
         self.assertEqual(table.columns, ["method \\ depth", "6", "18"])
-        self.assertEqual(self.shown(comparison, "nll"), [["a", "4.500", "not run"], ["b", "diverged", ""]])
+        self.assertEqual(self.shown(comparison, "nll"), [["a", "4.500", "not run"], ["b", "diverged", "2 steps"]])
+        self.assertNotIn("±", table.note)
         self.assertEqual([row[1].mark for row in table.rows], ["good", "bad"])
         self.assertIn("(5.000 on these sentences)", table.note)
         self.assertNotIn("bleu", compare.tables(comparison))
@@ -157,6 +160,7 @@ class CompareTest(unittest.TestCase):
         grid.add("a", "6", "none", nll=4.2)
         comparison = grid.load()
         self.assertEqual([panel.name for panel in comparison.panels], ["warmup=none", "warmup=40"])
+        self.assertEqual(compare.tables(comparison)["nll_2"].title, "Validation nll, warmup=40")
         self.assertEqual(self.shown(comparison, "nll_1") + self.shown(comparison, "nll_2"), [["a", "4.200"], ["a", "4.100"]])
 
     def test_runs_that_differ_in_their_seed_are_one_cell(self):
@@ -164,10 +168,16 @@ class CompareTest(unittest.TestCase):
         for seed, nll in (("1", 4.0), ("2", 4.2)):
             grid.add("a", seed, nll=nll)
         grid.add("b", "1", nll=4.3)
-        grid.add("b", "2", nll=None, state="diverged", verdict="diverged")
+        grid.add("b", "2", nll=None, state="diverged", verdict="diverged", step=1)
         comparison = grid.load()
         self.assertEqual(self.shown(comparison, "nll"), [["a", "4.100 ± 0.141 (2)"], ["b", "4.300 1 of 2 diverged"]])
-        self.assertEqual(compare.tables(comparison)["nll"].rows[1][1].mark, "bad")
+        table = compare.tables(comparison)["nll"]
+        self.assertEqual(table.rows[1][1].mark, "bad")
+        self.assertIn("±: standard deviation over the seeds", table.note)
+        self.assertNotIn("cannot be compared", table.note)  # a run that diverged has fewer steps
+        runs = [compare.ComparedRun({"verdict": verdict}, "", "") for verdict in ("trains", "between")]
+        self.assertEqual(compare._mark(compare.Entry((), runs)), "fair")
+        self.assertEqual([compare._bleu_cell(entry).text for entry in (compare.Entry((), []), None)], ["–", ""])
         result = compare.to_json(comparison)["results"][0]["best_validation_nll"]
         self.assertEqual((result["mean"], result["runs"]), (4.1, 2))
         self.assertAlmostEqual(result["standard_deviation"], 0.1414, places=4)
@@ -183,6 +193,10 @@ class CompareTest(unittest.TestCase):
         table = compare.tables(comparison)["bleu"]
         self.assertEqual([[cell.text for cell in row[1:]] for row in table.rows], [["92.3", "100.0"], ["100.0", "100.0 ≈"]])
         self.assertEqual([[cell.best for cell in row[1:]] for row in table.rows], [[False, True], [True, False]])
+        rows = self.shown(comparison, "runs")
+        self.assertEqual([row[8] for row in rows], ["92.3", "100.0", "100.0", "100.0"])
+        self.assertLess(float(rows[0][9]), 0.05)
+        self.assertEqual([row[9] for row in rows[1:]], ["–", "–", "1.000"])
         self.assertIn("tok:13a", table.note)
         self.assertIn("seed 12345", table.note)
         results = {tuple(result["labels"].values()): result for result in compare.to_json(comparison)["results"]}
@@ -209,10 +223,12 @@ class CompareTest(unittest.TestCase):
     def test_a_run_carries_its_own_diagnosis(self):
         grid = self.grid()
         grid.add("a", "6", nll=5.2, verdict="too short", diagnoses=[VANISH])
-        grid.add("b", "6", nll=5.2, verdict="too short", diagnoses=[VANISH, "over: the gradients of the encoder's lower layers no longer vanish"])
+        grid.add("b", "6", nll=5.2, verdict="too short", diagnoses=[
+            VANISH, VANISH.replace("encoder", "decoder"),
+            *(f"over: the gradients of the {stack}'s lower layers no longer vanish" for stack in ("encoder", "decoder"))])
         grid.add("a", "18", diagnoses=[JUMP])
         grid.add("b", "18", steps=(), state="failed", exit_code=3,
-                 log="loading\nhadal train: manifest.json is damaged\nPrimary job terminated normally, but 1 process returned\n")
+                 log="hadal train: loading\nhadal train: manifest.json is damaged\nPrimary job terminated normally, but 1 process returned\n")
         comparison = grid.load()
         self.assertEqual(self.shown(comparison, "nll"), [["a", "5.200 gradients vanish", "4.500"], ["b", "5.200 too short", "error, failed"]])
         troubles = compare.troubles(comparison)
@@ -229,6 +245,15 @@ class CompareTest(unittest.TestCase):
         self.assertAlmostEqual(found["norm_gradient_ratio"], 0.5)
         self.assertAlmostEqual(found["similarity"], (0.5 + 2.75 + 0.75) / 3)
         self.assertAlmostEqual(found["active"], 0.375)
+        comparison = grid.load()
+        with mock.patch.object(compare_pictures._Pictures, "add") as added:
+            compare_pictures._depth(comparison, comparison.panels[0])
+        points = {call[0][0]: [list(values) for values in call[0][3](comparison.runs[0].run)] for call in added.call_args_list}
+        for title, x, y in (("Change of the model, ‖ΔF‖", [1, 10, 11], [0.25, 2.5, 2.75]),
+                            ("Gradient of the activations, first record", [0, 1, 2, 3], [1, 4, 8, 2]),
+                            ("Gradient before a norm over that after it", [0, 1, 3], [0.5, 0.5, 0.5]),
+                            ("Similarity to the previous sublayer", [0, 1, 3], [0.5, 2.75, 0.75]), ("Active hidden units", [1, 3], [0.5, 0.25])):
+            self.assertEqual(points[title], [x, y], title)
 
     def test_every_table_is_a_csv_and_a_latex_file_and_the_page_is_one_file(self):
         reference, good, bad = systems(60, 0)
@@ -247,6 +272,8 @@ class CompareTest(unittest.TestCase):
             self.assertEqual(float(list(csv.reader(file))[1][1]), 4.0 + 1 / 3)
         whole = json.loads(Path(self.folder, "comparison.json").read_text("utf-8"), parse_constant=self.fail)
         self.assertEqual(whole["cells"][0]["validation_nll"], [[2, 4.0 + 1 / 3], [2, None]])
+        self.assertEqual(whole["cells"][0]["instruments"]["model_update"], 2.75)
+        self.assertIn("- method=b,depth=6: step 60: gradients vanish from", Path(self.folder, "comparison.md").read_text("utf-8"))
         page = Path(self.folder, "comparison.html").read_text("utf-8")
         for absent in ("<script", "<link", "src=", "<methods>"):
             self.assertNotIn(absent, page)
@@ -256,6 +283,9 @@ class CompareTest(unittest.TestCase):
 
     def test_a_folder_that_is_no_comparison_is_refused(self):
         with self.assertRaisesRegex(compare.Refusal, "grid.json: no such file"):
+            compare.load(self.folder)
+        Path(self.folder, "grid.json").write_text("{}", "utf-8")
+        with self.assertRaisesRegex(compare.Refusal, r"grid.json: not written by hadal compare \(KeyError: 'cells'\)"):
             compare.load(self.folder)
 
     def test_losses_of_seeds_are_a_mean_with_a_band(self):

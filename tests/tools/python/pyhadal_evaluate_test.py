@@ -83,6 +83,8 @@ class EvaluateTest(unittest.TestCase):
         self.assertIsNone(third.other_bleu)
         with self.assertRaisesRegex(Refusal, "compare systems on the same test sets"):
             evaluate.load(folder, self.folder("others", en_de=(bad, bad)))
+        with self.assertRaisesRegex(Refusal, "fewer/en-de.hypothesis and .* have different numbers of lines: 199 and 200"):
+            evaluate.load(folder, self.folder("fewer", en_de=(good[1:], references)))
 
     def test_what_does_not_fit_is_refused(self):
         with self.assertRaisesRegex(Refusal, "en-de.hypothesis and .*en-de.reference have different numbers of lines: 1 and 2"):
@@ -90,17 +92,23 @@ class EvaluateTest(unittest.TestCase):
         with contextlib.redirect_stderr(io.StringIO()) as error:
             self.assertEqual(pyhadal_main(["evaluate", self.scratch]), 2)
         self.assertIn("test_sets.json: no such file", error.getvalue())
+        Path(self.scratch, "test_sets.json").write_text("[]", "utf-8")
+        with self.assertRaisesRegex(Refusal, r"test_sets.json: not written by hadal evaluate \(TypeError"):
+            evaluate.load(self.scratch)
 
     def test_files(self):
         references, _, bad = systems(60, 0)
         folder = self.folder("a", en_de=(bad, references), de_en=(references, references))
         with contextlib.redirect_stdout(io.StringIO()) as out:
-            self.assertEqual(pyhadal_main(["evaluate", folder]), 0)
+            self.assertEqual(pyhadal_main(["evaluate", folder, "--pivot", "de"]), 0)
         self.assertEqual(Path(folder, "report.md").read_text("utf-8"), out.getvalue())
         self.assertIn("No shares of wrong languages: lingua is missing", out.getvalue())
+        self.assertIn("| de→xx |", out.getvalue())
         with open(os.path.join(folder, "test_sets.csv"), encoding="utf-8") as file:
             self.assertEqual(float(list(csv.DictReader(file))[0]["BLEU"]), BLEU().corpus_score(bad, [references]).score)
         page = Path(folder, "report.html").read_text("utf-8")
+        for part in ("<h1>runs/first/checkpoints/step_7</h1>", "No shares of wrong languages", "<td>en-de</td>"):
+            self.assertIn(part, page)
         seen = texts(page[page.index("<svg"):page.index("</svg>") + len("</svg>")])
         for text in ("BLEU by direction", "target language", "source language", "92.3", "100.0"):
             self.assertIn(text, seen)

@@ -13,11 +13,14 @@ import xml.etree.ElementTree as xml
 from pathlib import Path
 from unittest import mock
 
-from pyhadal import program
+import numpy as np
+
+from pyhadal import program, report
 from pyhadal.incarnations import slow_hosts
+from pyhadal.plot import DepthMap
 from pyhadal.report import _stage_bars, make_page, with_incarnations
 from pyhadal.run import Run
-from pyhadal.table import Table
+from pyhadal.table import Cell, Table
 from pyhadal_test import make_run, texts
 
 HADAL = os.environ["HADAL"]
@@ -147,6 +150,35 @@ class ReportTest(unittest.TestCase):
         for svg in pictures(page):
             for element in xml.fromstring(svg).iter("{http://www.w3.org/2000/svg}text"):
                 self.assertIn("DejaVu Sans", xml.tostring(element, encoding="unicode"))
+
+    def test_what_pictures_and_tables_are_drawn_of(self):
+        rows = [{"name": name, "cores": cores, "causes": {"bubble": lost}, "lost_share": lost, "efficiency": 1 - lost}
+                for name, cores, lost in (("a", 1, 0.0), ("b", 2, 0.25), ("c", 2, 0.5))]
+        with mock.patch("pyhadal.plot.lines") as curve, mock.patch("pyhadal.plot.stacked_bars") as bars:
+            list(report._scaling({"scaling": {"rows": rows}}))
+        best, runs, ideal = curve.call_args[0][0]
+        self.assertEqual([[*zip(one.x, one.y)] for one in (best, runs, ideal)],
+                         [[(1, 100), (2, 75)], [(1, 100), (2, 75), (2, 50)], [(1, 100), (2, 100)]])
+        self.assertEqual((bars.call_args[0][3], bars.call_args[0][6][1]), ([[0], [25], [50]], "25.0% lost"))
+        maps = [DepthMap("a", [1, 20], np.array([[1, 2], [np.nan, 4]])), DepthMap("b", [7], np.array([[5.0, 6]]))]
+        self.assertEqual([(one.name, list(one.x), list(one.y)) for one in report._profiles(maps)],
+                         [("a, step 20", [1], [4]), ("b, step 7", [0, 1], [5, 6])])
+        self.assertEqual([(one.name, list(one.y)) for one in report._profiles(maps[:1])], [("step 1", [1, 2]), ("step 20", [4])])
+        long = report._chosen(Table(["a"], [[Cell(str(row))] for row in range(100)]))
+        self.assertEqual((len(long.rows), long.note, long.rows[-1][0].text), (64, " 64 of 100 rows.", "99"))
+        self.assertEqual(report._chosen(Table(["a"], [[Cell("0")]])).note, "")
+        failed = {"name": "r", "failure": "why", "diagnoses": [{"step": 7, "text": "it"}], "trace": "t"}
+        self.assertIn("- r: failed: why\n- r, step 7: it\n", report.make_markdown({"runs": [failed], "tables": []}))
+        timeline = {"step": 7, "clock_error_seconds": 2e-6, "kinds": ["forward"], "rows": [{"name": "rank 0", "spans": [[0, 1, 0, "F0"]]}]}
+        with mock.patch("pyhadal.report.read_timeline", return_value=timeline), mock.patch("pyhadal.plot.timeline") as drawn:
+            [times] = report._times({"runs": [failed]}, report.tables_by_name({"tables": []}))
+        self.assertIn("Clocks agree within 2.0 µs.", times["notes"][0])
+        self.assertEqual(drawn.call_args[0][2], "Step 7 of r in time, traced")
+        run = Run(recorded_run(self.path("one")))
+        with mock.patch("pyhadal.plot.lines") as curve:
+            list(report._curves([run], ["one"]))
+        self.assertEqual([(call[0][1], call[1]["logarithmic"]) for call in curve.call_args_list[-3:]],
+                         [("Gradient norm", True), ("Learning rate", False), ("Throughput", False)])
 
     def test_smoothed_and_plain_loss_have_axes_of_their_own(self):
         recorded_run(self.path("one"), smoothing=0.5)

@@ -6,7 +6,9 @@ import io
 import json
 import os
 import re
+import signal
 import stat
+import sys
 import tempfile
 import unittest
 import xml.etree.ElementTree as xml
@@ -18,6 +20,9 @@ import numpy as np
 import pyhadal
 from pyhadal import plot
 from pyhadal.__main__ import main as pyhadal_main
+from pyhadal.command import run as run_command
+from pyhadal.files import replace_whole
+from pyhadal.packages import require
 from pyhadal.page import markdown_page, render
 from pyhadal.run import owner_state, parse_config
 from pyhadal.table import Cell, Table, escape_latex, escape_markdown
@@ -52,7 +57,8 @@ class RunTest(unittest.TestCase):
 
     def test_frames(self):
         events = [{"event": "run", "encoder_sublayers": 9}, {"event": "run", "encoder_sublayers": 2}, *STEPS, {"event": "validation", "step": 3, "nll": 2.5, "bleu": 7.0},
-                  {"event": "sample", "step": 3, "text": "a"}, {"event": "diagnosis", "step": 2, "text": "d"}, {"event": "lost", "loss": None}, *DEPTH]
+                  {"event": "sample", "step": 3, "text": "a"}, {"event": "diagnosis", "step": 2, "text": "d"}, {"event": "lost", "loss": None}, *DEPTH,
+                  {"event": "depth", "step": 4, "output": [1.0]}]  # of another model
         run = pyhadal.Run(make_run(self.path, events))
         self.assertEqual(list(run.metrics["step"]), [1, 2, 3])
         self.assertEqual(list(run.metrics["loss"]), [event["loss"] for event in STEPS])  # the same bits
@@ -60,18 +66,24 @@ class RunTest(unittest.TestCase):
         self.assertEqual(run.events("lost")["loss"].dtype, float)
         self.assertEqual(run.validations.to_dict("records"), [{"step": 3, "nll": 2.5, "bleu": 7.0}])
         self.assertEqual((list(run.samples["text"]), list(run.diagnoses["text"]), len(run.warnings)), (["a"], ["d"], 0))
+        self.assertEqual(list(run.warnings), ["step", "text"])
+        with mock.patch("pyhadal.plot.curve_with_maps", return_value="") as drawn:
+            run.plot("nll")
+        line, dots = drawn.call_args[0][0]
+        self.assertEqual((line.x, line.y[2], dots.x, dots.y), ((1, 2, 3), STEPS[2]["nll"], [3], [2.5]))
         steps, values = run.depth("output")
         self.assertEqual((steps, run.encoder_sublayers), ([1, 3], 2))
         np.testing.assert_array_equal(values, [[1, np.nan, np.inf, 4], [1, np.nan, np.inf, 12]])
         self.assertEqual(run.depth("active")[1].size, 0)
 
     def test_an_unfinished_last_line_is_skipped_and_damage_inside_is_named(self):
-        make_run(self.path, STEPS, unfinished='{"event":"step","st')
+        make_run(self.path, STEPS, unfinished='7\n{"event":"step","st')  # 7 is no event
         self.assertEqual(len(pyhadal.read_metrics(self.path)), 3)
         self.assertEqual(len(pyhadal.Run(os.path.join(self.path, "metrics.jsonl")).metrics), 3)
         make_run(self.path, STEPS, unfinished='{"event":"st\n{"event":"step","step":4}\n')
-        with self.assertRaisesRegex(pyhadal.Refusal, "metrics.jsonl:4: not a JSON object; .*: remove line 4"):
+        with self.assertRaisesRegex(pyhadal.Refusal, "metrics.jsonl:4: not a JSON object; .*: remove line 4") as caught:
             pyhadal.read_metrics(self.path)
+        self.assertEqual(caught.exception.exit_code, 3)
         with self.assertRaisesRegex(pyhadal.Refusal, "is .*gone a run directory"):
             pyhadal.Run(os.path.join(self.scratch.name, "gone"))
 
@@ -79,9 +91,9 @@ class RunTest(unittest.TestCase):
         text = '''# a comment { "
             model { method: deepnorm encoder_layers: 6 residual { encoder { gain: 0.5 } } tied: t }
             data { train: "a \\"b\\" # {" train: "" # of two parts
-            'c' } stop { steps: 0xA }'''
+            'c' } stop { steps: 0xA } seed: 017'''
         wanted = {"model.method": "deepnorm", "model.encoder_layers": 6, "model.residual.encoder.gain": 0.5, "model.tied": True,
-                  "data.train": ['a "b" # {', "c"], "stop.steps": 10}
+                  "data.train": ['a "b" # {', "c"], "stop.steps": 10, "seed": 15}
         self.assertEqual(parse_config(text), wanted)
         self.assertEqual(pyhadal.Run(make_run(self.path, STEPS, config=text)).config, wanted)
 
@@ -108,6 +120,7 @@ class RunTest(unittest.TestCase):
             os.utime(owner, (2**33, 2**33))
             run = pyhadal.Run(make_run(self.path, [{"event": "run", "total_steps": 9}, *STEPS, {"event": "finish", "reason": "stopped on a signal"}, *events]))
             self.assertEqual(run.status(), pyhadal.Status(*status))
+        self.assertEqual(pyhadal.Run(make_run(self.path, [])).status(), pyhadal.Status("not started", 0, 0))
         with mock.patch("pyhadal.cluster.find_job", return_value=("7", "REQUEUED")):
             self.assertEqual((run.status().state, run.status().job), ("queued", "7"))
 
@@ -151,11 +164,26 @@ class PlotTest(unittest.TestCase):
         self.assertLessEqual({"Loss $<$", "step", "nats", "\u200b_a$<$b", "c (1 not finite)"}, set(texts(svg)))
         self.assertIn("var(--ink", svg)
         self.assertNotIn("var(", plot.standalone(svg, dark=True))
+        self.assertIn("#dddddd", plot.standalone(svg, dark=True))
+        self.assertIn("#333333", plot.standalone(svg))
+
+    def test_bands_and_logarithmic_axes(self):
+        axes = mock.MagicMock()
+        plot.draw_series(axes, [plot.Series("a", [1, 2], [3, 4], low=[2, 3], high=[4, 5])])
+        self.assertEqual(axes.fill_between.call_args[0][1:], ([2, 3], [4, 5]))
+        plot.draw_series(axes, [plot.Series("a", [1], [2], len(plot.COLOURS))])  # a point is seen, and runs beyond the colours have other lines
+        self.assertEqual((axes.plot.call_args[0][2], axes.plot.call_args[1]["color"], axes.plot.call_args[1]["marker"]), ("--", plot.COLOURS[0], "o"))
+        with mock.patch("matplotlib.axes.Axes.set_yscale") as scale:
+            plot.lines([plot.Series("a", [1, 2], [0, -1])], "t", "x", "y", logarithmic=True)
+            scale.assert_not_called()
+            plot.lines([plot.Series("a", [1, 2], [0, 1e-3])], "t", "x", "y", logarithmic=True)
+            scale.assert_called_with("log")
 
     def test_every_metric_and_series_has_a_unit(self):
         for title, unit in [*plot.METRICS.values(), *(series[:2] for series in plot.DEPTH_SERIES.values())]:
             self.assertTrue(title and unit)
         self.assertEqual(plot.metric_titles("valid/nll"), ("Loss without label smoothing, validation", "nats per target token"))
+        self.assertEqual(plot.metric_titles("valid/bleu")[0], plot.METRICS["bleu"][0])
         self.assertEqual(plot.metric_titles("other"), ("other", "other"))
 
     def test_a_number_from_zero_has_a_fitting_axis(self):  # one BLEU point: not an axis from -1 to 1
@@ -180,14 +208,17 @@ class PlotTest(unittest.TestCase):
         self.assertLessEqual({"Output", "‖x‖", "$a$", "b", "recorded step", "sublayer, encoder then decoder"}, set(texts(svg)))
         self.assertEqual(len(list(xml.fromstring(svg).iter(SVG + "image"))), 3)  # both maps and the scale
         self.assertEqual(plot._common_norm([plot.DepthMap("a", [1], np.array([[1e-30, 1.0]]))], True).vmin, 1e-10)
-        axes, one = mock.MagicMock(), plot.DepthMap("a", [1, 2, 3], np.array([[1.0, np.nan], [1, np.inf], [1, 1]]), 1)
+        axes, one = mock.MagicMock(), plot.DepthMap("a", [10, 20, 3000], np.array([[1.0, np.nan], [1, np.inf], [1, 1]]), 1)
         plot._draw_map(axes, one, plot._common_norm([one], True))
         pixels = axes.imshow.call_args[0][0]  # upwards the sublayers, to the right the records; blank, and red
         self.assertEqual((pixels.shape, pixels[1, 0, 3], tuple(pixels[1, 1]), axes.axhline.call_args[0]), ((2, 3, 4), 0, (0.9, 0.1, 0.1, 1), (0.5,)))
+        self.assertEqual(axes.set_xticks.call_args[0][1], ["10", "20", "3,000"])
 
     def test_bars_and_timelines_name_what_they_draw(self):
         svg = plot.stacked_bars(["$s$", "s1"], ["forward", "gain"], ["#123456", "#654321"], [[2, -1], [3, 0]], "Where", "ms", ["1 ms"])
         self.assertLessEqual({"Where", "ms", "$s$", "s1", "forward", "gain", "1 ms"}, set(texts(svg)))
+        svg = plot.stacked_bars(["a", "b", "c"], ["forward"], ["#123456"], [[1]] * 3, "Where", "ms", most=2)
+        self.assertLessEqual({"Where (2 of 3)", "a", "c"}, set(texts(svg)))
         rows = [(f"rank {i}", [(0, 1e-3, 0, "F0"), (1e-3, 2e-3, 1, "")]) for i in range(100)]
         shown = texts(plot.timeline([("forward", "#123456"), ("wait", "#654321"), ("unused", "#000000")], rows, "A step"))
         self.assertLessEqual({"A step (64 of 100 ranks)", "rank 0", "rank 99", "forward", "wait"}, set(shown))
@@ -214,7 +245,7 @@ class PageTest(unittest.TestCase):
         self.assertNotIn("<script", page)
 
     def test_markdown(self):
-        self.assertEqual(markdown_page("r_1", [Table(["a"], title="T")], ["x*"]), "# r\\_1\n\n- x\\*\n\n## T\n\n| a |\n|---|\n")
+        self.assertEqual(markdown_page("r_1", [Table(["a"], title="T", note="n*")], ["x*"]), "# r\\_1\n\n- x\\*\n\n## T\n\n| a |\n|---|\n\nn\\*\n")
 
 
 class CommandTest(unittest.TestCase):
@@ -229,16 +260,48 @@ class CommandTest(unittest.TestCase):
             run = make_run(os.path.join(scratch, "run"), STEPS)
             svg = os.path.join(scratch, "x.svg")
             twin = make_run(os.path.join(scratch, "twin", "run"), STEPS)
+            Path(svg).touch()  # an empty file is nobody's
             self.assertEqual(self.start("curve", run, twin, "--svg", svg), (0, ""))
             self.assertEqual(os.stat(svg).st_mode, os.stat(os.path.join(run, "metrics.jsonl")).st_mode, "as open() makes files")
             for picture in (Path(svg).read_text("utf-8"), pyhadal.Run(run).plot("loss", pyhadal.Run(twin)).svg):
                 self.assertLessEqual({run, twin}, set(texts(picture.partition("?>")[2])))
+            pyhadal.Run(run).plot("nll").save(svg)
+            self.assertIn(plot.METRICS["nll"][0], Path(svg).read_text("utf-8"))
+            with self.assertRaisesRegex(pyhadal.Refusal, "x.png: pictures are SVG"):
+                pyhadal.Picture("<svg/>").save(os.path.join(scratch, "x.png"))
             code, said = self.start("curve", run, "--svg", svg, "--metric", "losss")
             self.assertEqual((code, said), (2, f"hadal curve: {run}/metrics.jsonl: no line has 'losss'; available: loss, nll\n"))
             code, said = self.start("curve", run, "--svg", os.path.join(scratch, "none", "x.svg"))
             self.assertEqual((code, said.count("\n")), (1, 1))
             self.assertIn("none", said)
             self.assertEqual(self.start("nonsense")[0], 2)
+
+    def test_each_kind_of_error_has_its_code_and_words(self):
+        def fail(error):
+            raise error
+
+        for error, code, words in ((pyhadal.Refusal("a\x1b[1mb", 3), 3, "a\\x1b[1mb"), (OSError(28, "full", "f.tmp.7/x"), 1, "f: full"),
+                                   (MemoryError(), 1, "out of memory"),
+                                   (ImportError("no x"), 2, f"no x (of {sys.executable}); name another Python in HADAL_PYTHON"),
+                                   (pyhadal.Refusal("a" * 2000), 2, "a" * 100 + " … (cut)"), (BrokenPipeError(), 1, None)):
+            with contextlib.redirect_stderr(io.StringIO()) as said:
+                self.assertEqual(run_command("it", lambda: fail(error)), code)
+            self.assertEqual(said.getvalue(), "" if words is None else f"hadal it: {words}\n")
+        with mock.patch("importlib.util.find_spec", return_value=None), mock.patch("sys.prefix", "/usr"):
+            for modules, words in ((["pandas", "numpy"], "packages are missing for .*: pandas, numpy; install with: apt-get install "
+                                    "python3-pandas python3-numpy, or .* pip install pandas numpy;"),
+                                   (["lingua"], "package is missing for .*: lingua; install with: [^ ]* -m pip install lingua-language-detector;")):
+                with self.assertRaisesRegex(pyhadal.Refusal, words):
+                    require(*modules)
+
+    def test_nothing_is_left_of_a_file_that_is_not_whole(self):
+        self.addCleanup(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, signal.SIG_DFL))
+        with tempfile.TemporaryDirectory() as scratch:
+            for call, effect, error in (("os.fsync", lambda _: signal.raise_signal(signal.SIGTERM), SystemExit), ("os.replace", OSError, OSError)):
+                with mock.patch(call, side_effect=effect), self.assertRaises(error):
+                    replace_whole(os.path.join(scratch, "x"), "text")
+                self.assertEqual(os.listdir(scratch), [])
+        self.assertIs(signal.getsignal(signal.SIGTERM), signal.SIG_DFL)
 
     def test_a_pipe_is_not_replaced(self):
         with tempfile.TemporaryDirectory() as scratch:

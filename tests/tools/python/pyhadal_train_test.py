@@ -6,6 +6,7 @@ import copy
 import ctypes
 import glob
 import io
+import json
 import os
 import pickle
 import re
@@ -97,6 +98,14 @@ class ConfigTest(unittest.TestCase):
             self.assertEqual(repr(pyhadal.Config(file).values()), "{'seed': 16, 'instruments.enabled': False, 'learning_rate.peak': 1.0}")
             with self.assertRaisesRegex(pyhadal.Refusal, "already exists; remove it, or choose another name"):  # not what Config writes
                 config.write(file)
+            for _ in range(2):  # what it has written it may replace
+                config.write(os.path.join(scratch, "own.textproto"))
+        for name, words in (("gone", "gone: no such file, and no ready-made config of this name"), ("gone.textproto", "gone.textproto: No such file")):
+            with self.assertRaisesRegex(pyhadal.Refusal, words):
+                pyhadal.Config(name)
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            self.assertEqual(program.run(["--version"], show=True), said.getvalue())
+        self.assertRegex(said.getvalue(), "^hadal [0-9]")
         self.assertFalse(hasattr(config.model, "dropuot"))
         with self.assertRaisesRegex(pyhadal.Refusal, "model is a group"):
             config.model = 3
@@ -115,8 +124,11 @@ class ConfigTest(unittest.TestCase):
         self.assertEqual(config.values(), {"learning_rate.warmup_updates": 7})
         del config.learning_rate
         self.assertEqual(config.values(), {})
+        config.model.heads, config.seed = 2, 3
+        self.assertEqual(repr(config.model), "Model(heads=2)")
+        config.model.heads = config.seed = None
         config["optimizer.frozen"] = "encoder.*"
-        self.assertEqual(config.values(), {"optimizer.frozen": ["encoder.*"]})
+        self.assertEqual((config.values(), config.optimizer.frozen), ({"optimizer.frozen": ["encoder.*"]}, ("encoder.*",)))
 
 
 class Table(dict):
@@ -177,6 +189,9 @@ class TrainTest(unittest.TestCase):
             corpus = pyhadal.prepare(text, out=self.path(f"kind{number}"), direction=direction, vocab_size=100)
             self.assertEqual(Path(corpus.path, "train.00000.shard").read_bytes(), wanted)
         self.assertEqual((self.corpus.samples, self.corpus.vocabulary_size, corpus.validation), (400, 100, None))
+        self.assertEqual(self.corpus.report, json.loads(Path(self.corpus.path, "cleaning.json").read_text("utf-8")))
+        with self.assertRaisesRegex(pyhadal.Refusal, "none: has no train.json"):
+            pyhadal.Corpus(self.path("none"))
         with self.assertRaisesRegex(pyhadal.Refusal, "row 0 is not a source and a target"):
             pyhadal.prepare([("a", 1)], out=self.path("none"))
         for values in (["a", None], ["a", float("nan")], ["a", ["b", "c"]]):
@@ -307,9 +322,14 @@ class TrainTest(unittest.TestCase):
         with self.assertRaisesRegex(pyhadal.JobError, r"^model.heads = 7 is not allowed; it must divide model.d_model = 32\n  config:") as caught:
             pyhadal.train(pyhadal.Config(SMALL, {"model.heads": 7}), self.corpus, run_dir=self.path("bad"), ranks=2)
         self.assertEqual(caught.exception.exit_code, 2)
+        self.assertIn("model.heads = 7 is not allowed", caught.exception.output)
+        with self.assertRaisesRegex(pyhadal.Refusal, "ranks = 0 is not allowed"):
+            pyhadal.train(pyhadal.Config(SMALL), self.corpus, run_dir=self.path("bad"), ranks=0)
         found = program.failure("train", "\r\n".join(["-" * 74, "mpirun has detected", "", "an attempt", "-" * 74, ""]), 1)
         self.assertEqual(str(found), "hadal train ended with exit code 1: mpirun has detected\n\nan attempt")
         self.assertEqual(str(program.failure("train", "-", 1)), "hadal train ended with exit code 1")
+        killed = program.failure("train", "the last line", -9)
+        self.assertEqual((str(killed), killed.exit_code), ("hadal train ended by signal 9: the last line", 1))
         with mock.patch.dict(os.environ, HADAL="/usr/bin/env"):  # all programs that it starts use this Python
             os.environ.pop("HADAL_PYTHON", None)
             self.assertIn(f"HADAL_PYTHON={sys.executable}\n".encode(), program.start([], stdout=subprocess.PIPE).communicate()[0])
@@ -380,8 +400,13 @@ class TrainTest(unittest.TestCase):
             pyhadal.Run(self.run_.path).submit(nodes=3)
             words = Path(programs, "sbatch.words").read_text().splitlines()
             self.assertEqual((words[2:5], words[-3:]), ([f"--comment={self.run_.path}", "--nodes", "3"], [self.run_.path + ".textproto", "--run-dir", self.run_.path]))
+            self.assertNotIn("--time", words)
             status = pyhadal.Run(os.path.relpath(self.run_.path)).status()
             self.assertEqual((status.state, status.job), ("queued", "42"))
+            Path(programs, "sbatch").write_text("#!/bin/sh\necho sbatch: no partition >&2; exit 3\n")
+            with self.assertRaisesRegex(pyhadal.Refusal, "sbatch: no partition") as caught:
+                pyhadal.Run(self.run_.path).submit()
+            self.assertEqual(caught.exception.exit_code, 1)
 
 
 class FollowTest(unittest.TestCase):
@@ -405,30 +430,52 @@ class FollowTest(unittest.TestCase):
             failed = True  # without an end
             self.assertEqual(sent, [(1, {"nll": 3.0}), (2, {"nll": 2.5}), (2, {"valid/nll": 2.75}), (3, {"nll": 2.125}), (2, {"nll": 2.25}), (3, {"nll": 2.0}), failed])
             with mock.patch.dict(TRACKERS, fake), mock.patch.object(pyhadal.Run, "status", side_effect=AssertionError("reads the whole file")), \
-                    contextlib.redirect_stdout(io.StringIO()):
+                    contextlib.redirect_stdout(io.StringIO()) as said:
                 run_follow(argparse.Namespace(run=scratch, to="json"))
+            self.assertEqual(said.getvalue(), f"sent 3 lines of {scratch} to json\n")
+            with self.assertRaisesRegex(pyhadal.Refusal, "json is no tracker; there are mlflow, wandb"):
+                Tracker("json", scratch)
             self.assertEqual(sent[7:], [(1, {"nll": 3.0}), (2, {"nll": 2.25}), (3, {"nll": 2.0}), failed])
 
     def test_a_tracker_leaves_a_run_of_the_users_own_open(self):
         """As MLflow 3.17 and W&B 0.31 ask for it: the one refuses a second run that is not nested, the other ends the first."""
         with tempfile.TemporaryDirectory() as scratch, mock.patch.dict(sys.modules, mlflow=mock.MagicMock(), wandb=mock.MagicMock()):
             os.mkdir(os.path.join(scratch, "run"))
-            Path(scratch, "run", "config.resolved.textproto").touch()
+            Path(scratch, "run", "config.resolved.textproto").write_text("model { d_model: 8 }", "utf-8")
             Path(scratch, "run", "metrics.jsonl").touch()
             for active in (None, "mine"):
                 sys.modules["mlflow"].active_run.return_value = active
                 TRACKERS["mlflow"](pyhadal.Run(os.path.join(scratch, "run")))[1](True)
                 sys.modules["mlflow"].start_run.assert_called_with(run_name="run", nested=active is not None)
             sys.modules["mlflow"].end_run.assert_called_with("FAILED")
+            sys.modules["mlflow"].log_params.assert_called_with({"model.d_model": "8"})
+            TRACKERS["mlflow"](pyhadal.Run(os.path.join(scratch, "run")))[1](False)
+            sys.modules["mlflow"].end_run.assert_called_with("FINISHED")
             with mock.patch.dict(os.environ, WANDB_PROJECT="mine"):
                 TRACKERS["wandb"](pyhadal.Run(os.path.join(scratch, "run")))[1](True)
-            sys.modules["wandb"].init.assert_called_with(project="mine", name="run", config={}, reinit="create_new")
+            sys.modules["wandb"].init.assert_called_with(project="mine", name="run", config={"model.d_model": 8}, reinit="create_new")
             sys.modules["wandb"].init().finish.assert_called_with(exit_code=1)
             for name in ("mlflow", "wandb"):  # each number at its step
                 TRACKERS[name](pyhadal.Run(os.path.join(scratch, "run")))[0]({"nll": 2.0}, 3)
             sys.modules["mlflow"].log_metrics.assert_called_with({"nll": 2.0}, step=3)
             sys.modules["wandb"].init().log.assert_called_with({"nll": 2.0, "step": 3})
             sys.modules["wandb"].init().define_metric.assert_called_with("*", step_metric="step")
+
+    def test_what_watches_a_job_gets_its_events(self):
+        with mock.patch.dict(sys.modules, {"tqdm": mock.MagicMock(), "tqdm.auto": mock.MagicMock()}):
+            bar, shown = jobs._Bar(), sys.modules["tqdm.auto"].tqdm.return_value
+        bar.take([{"event": "run", "total_steps": 9, "first_step": 5}])
+        self.assertEqual((shown.total, shown.n, shown.initial), (9, 4, 4))
+        bar.take([{"event": "step", "step": 5, "nll": 2.0, "tokens_per_second": 1234.6}, {"event": "validation", "nll": None},
+                  {"event": "diagnosis", "step": 5, "text": "it"}])
+        shown.set_postfix.assert_called_with({"nll": "2.000", "tok/s": "1235", "valid nll": "not finite"})
+        shown.write.assert_called_with("step 5: it")
+        job, failing, other = jobs._Job.__new__(jobs._Job), mock.MagicMock(), mock.MagicMock()
+        failing.take.side_effect, job._watchers = pyhadal.Refusal("it is gone"), [failing, other]
+        with self.assertWarnsRegex(UserWarning, "it is gone; the run continues without it"):
+            job._report(["event"])
+        other.take.assert_called_with(["event"])
+        self.assertEqual((shown.n, job._watchers), (5, [other]))
 
 
 class PageTest(unittest.TestCase):

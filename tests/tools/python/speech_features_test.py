@@ -98,6 +98,9 @@ class SpeechFeatures(unittest.TestCase):
             self.assertEqual(self.run_on([f"{name}\tone"])[0], 0)
             normalised, = self.features()
             self.assertLess(abs(normalised - (expected - expected.mean(0)) / expected.std(0)).max(), 5e-3)
+        self.write("silence.wav", numpy.zeros(8000, numpy.int16))
+        self.assertEqual(self.run_on(["silence.wav\tone"])[0], 0)
+        self.assertLess(abs(self.features()[0]).max(), 1e-3)
 
     def test_speed_copies_are_shorter_and_higher(self):
         time = numpy.arange(16000) / 8000
@@ -116,6 +119,8 @@ class SpeechFeatures(unittest.TestCase):
             fast = speech_features.at_speed(samples, speed)[200:-200]
             expected = 10000 * numpy.sin(2 * numpy.pi * 1000 * speed * (numpy.arange(len(fast)) + 200) / 8000)
             self.assertLess(abs(fast - expected).max(), 60)
+        high = (10000 * numpy.sin(2 * numpy.pi * 3000 * time)).astype(numpy.float32)
+        self.assertLess(abs(speech_features.at_speed(high, 2)[200:-200]).max(), 60, "above half the rate, 6000 Hz of 4000")
 
     def test_unusable_utterances_are_counted_and_named(self):
         self.write("good.wav", self.noise)
@@ -135,6 +140,7 @@ class SpeechFeatures(unittest.TestCase):
                      "skipped 1: list line not text", "15 of 16 lines skipped", "list.tsv:2: "):
             self.assertIn(line, printed)
         self.assertEqual(printed.count("list.tsv:"), 14, "five of a reason")
+        self.assertEqual(pathlib.Path(self.path("f.tsv")).read_text(), f"{self.path('good.wav')}\t1\t198\tann\n")
         self.assertEqual(len(self.features()), 1)
         self.assertEqual(self.run_on(["good.wav\tone"], "--max-frames", "100", "--max-skipped", "1")[0], 1, "nothing is left")
         self.assertEqual(len(self.features()), 1, "what was there before stays")
@@ -217,6 +223,7 @@ class SpeechFeatures(unittest.TestCase):
         status, printed = self.run_on(["stereo.wav\tone"], "--channel", "3")
         self.assertIn("no channel 3", printed)
         self.assertEqual(self.run_on(["left.wav\tone"], "--channel", "2")[0], 0, "audio with one channel is taken as it is")
+        self.assertEqual(self.run_on(["left.wav\tone", "gone.wav\tone"], "--max-skipped", "0.5")[0], 0, "as many as allowed")
 
     def test_a_rate_for_all(self):
         def tone(rate):
@@ -227,7 +234,8 @@ class SpeechFeatures(unittest.TestCase):
         self.assertEqual(status, 0, printed)
         self.assertIn("warning: 1 recordings have a lower rate than --rate 16000", printed)
         low, high, music = self.features()
-        self.assertEqual(json.loads(pathlib.Path(self.path("f.json")).read_text())["sample_rate"], 16000)
+        manifest = json.loads(pathlib.Path(self.path("f.json")).read_text())
+        self.assertEqual((manifest["sample_rate"], manifest["cmvn"]), (16000, "none"))
         loud = high[10:-10].mean(0) > 10  # the tone's filters
         self.assertTrue(loud.any())
         for other in low, music:

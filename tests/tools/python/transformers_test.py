@@ -16,12 +16,13 @@ import torch
 import transformers
 
 from hadal_torch import Model, Refusal
-from hadal_torch.architectures import to_transformers
+from hadal_torch.architectures import ARCHITECTURES, to_transformers
 from hadal_torch.huggingface import read_huggingface, write_huggingface
 from hadal_torch.model import EOS, pad, rms_normed
-from hadal_torch.plain import block_of
+from hadal_torch.plain import DEPTH_RULES, block_of
 from hadal_torch.tensors import read_safetensors, write_safetensors
 from hadal_torch.tokenizer import first_token, parse_vocabulary
+from pyhadal import schema
 from random_models import GPT2, LLAMA, METHODS, WORDS, language_model, plain_model, sentences
 
 transformers.logging.set_verbosity_error()
@@ -105,6 +106,10 @@ class ExportTest(Folder):
         x = torch.full((2, 8), 300.0, dtype=torch.half)
         torch.testing.assert_close(rms_normed(x, 1e-5), torch.ones_like(x))
 
+    def test_gains_fall_from_the_top_or_from_the_bottom(self):
+        for rule, gains in (("from_top", [1 / 3, 1 / 2, 1]), ("inverse_sqrt", [1, 2**-0.5, 3**-0.5])):
+            np.testing.assert_allclose([DEPTH_RULES[rule](layer, 3) for layer in (1, 2, 3)], gains, err_msg=rule)
+
     def test_log_probabilities(self):
         for method, settings in METHODS.items():
             for sharing in ("all", "decoder"):
@@ -121,13 +126,16 @@ class ExportTest(Folder):
 
     def test_greedy_and_beam_search_through_the_tokenizer(self):
         plain, folder = plain_model(**METHODS["deepnorm"]), self.folder()
-        write_huggingface(plain, folder)
+        note = write_huggingface(plain, folder)
+        self.assertEqual(note, "FSMTForConditionalGeneration; to score a given translation with it, pass use_cache=False")
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        self.assertEqual((tokenizer.model_max_length, tokenizer.clean_up_tokenization_spaces), (64, False))
         model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
         ids = tokenizer(["word3  word7 strange", "word1"], return_tensors="pt", padding=True)
         self.assertEqual(ids["input_ids"].tolist(), [[7, 11, 3, 2], [5, 2, 1, 1]])
         self.assertEqual(tokenizer("</s> word1 <s>word1</s>")["input_ids"], [3, 5, 3, 2])  # spelled, as in hadal
-        self.assertIn("encode the text", Path(folder, "README.md").read_text("utf-8"))
+        for part in ("encode the text", "pipeline_tag: translation\n", "# A 2L-3L translation model", "folded into a plain Post-LN"):
+            self.assertIn(part, Path(folder, "README.md").read_text("utf-8"))
         greedy = model.generate(**ids, num_beams=1, max_length=9)
         reference, sequence = Model.of(plain), [EOS]
         for _ in range(8):
@@ -142,12 +150,14 @@ class ExportTest(Folder):
             beam = model.generate(**ids, max_length=9)
             found = transformers.pipeline("translation", model=folder)(["word3  word7 strange", "word1"], batch_size=2, max_length=9)
             self.assertEqual([one["translation_text"] for one in found], tokenizer.batch_decode(beam, skip_special_tokens=True))
-        self.assertEqual(model.generation_config.num_beams, 4)
-        self.assertTrue(model.generation_config.early_stopping)
+        generation, decode = model.generation_config, schema.messages()["Decode"][1]
+        self.assertEqual((generation.num_beams, generation.length_penalty), (decode["beam"].default, decode["length_penalty"].default))
+        self.assertEqual((generation.suppress_tokens, generation.min_new_tokens, generation.max_length), ([0, 1], 1, 64))
+        self.assertTrue(generation.early_stopping)
 
     def test_an_export_for_one_beam_is_saved_again(self):
         plain, folder = plain_model(**METHODS["deepnorm"]), self.folder()
-        plain.config += "decode {\n  beam: 1\n  length_penalty: 0.6\n  no_repeat_ngram: 1\n}\n"
+        plain.config += "decode {\n  beam: 1  # greedy\n  length_penalty: 0.6\n  no_repeat_ngram: 1\n}\n"
         write_huggingface(plain, folder)
         self.assertEqual(json.loads(Path(folder, "generation_config.json").read_text("utf-8"))["no_repeat_ngram_size"], 0)
         model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
@@ -172,6 +182,9 @@ class ExportTest(Folder):
             "encoder.head_scale": plain_model(encoder={"head_scale": True}),
             'encoder.norm is "pre"': plain_model(encoder={"norm": "pre"}),
             "source.vocabulary.txt": two,
+            "a Pre-LN residual; encoder.residual_gain is 2.0": plain_model(encoder={"norm": "pre", "residual_gain": 2.0}, decoder={"norm": "pre"}),
+            'omega "profiled"': plain_model(encoder={"norm": "pre", "omega": "profiled"}, decoder={"norm": "pre"}),
+            'encoder.norm is "none"': plain_model(encoder={"norm": "none"}, decoder={"norm": "none"}),
             **{f"encoder.{name} is": plain_model(encoder={name: value}) for name, value in {
                 "learned_branch_gain": True, "layer_gain": 0.5, "attention_inner_norm": True, "attention_output_norm": True, "ffn_inner_norm": True,
                 "branch_input_norm": True, "attention_residual_blocks": 2, "attention_residual_block_sublayers": 2, "post_norm_share": 0.5,
@@ -266,6 +279,11 @@ class ImportTest(Folder):
         self.assertIn('no "weight_map"', refusal({"model.other": 1}))
         self.assertIn("the first model.lacking", refusal({**index["weight_map"], "model.lacking": shard}))
         self.assertIn("'../x.safetensors', which is no file", refusal({**index["weight_map"], "model.other": "../x.safetensors"}))
+        other = os.path.join(folder, next(name for name in index["weight_map"].values() if name != shard))
+        alone = read_safetensors(other)
+        write_safetensors(other, {**alone, "model.decoder.layers.1.fc1.bias": np.zeros(24, np.float32)})
+        self.assertIn("has weights of another shard, too, such as model.decoder.layers.1.fc1.bias", refusal(index["weight_map"]))
+        write_safetensors(other, alone)
         os.remove(os.path.join(folder, shard))
         self.assertIn(shard, refusal(index["weight_map"]))
 
@@ -332,6 +350,7 @@ class ImportTest(Folder):
         self.assertIn("activation_function is 'swish'", self.refusal(lambda c: c.update(activation_function="swish")))
         self.assertIn("scale_embedding is False", self.refusal(lambda c: c.update(scale_embedding=False)))
         self.assertIn("model_type is 'marian'", self.refusal(lambda c: c.update(model_type="marian")))
+        self.assertIn("encoder.embed_tokens.weight has the shape [50, 16], not [49, 16]", self.refusal(lambda c: c.update(src_vocab_size=49)))
         with self.assertRaisesRegex(Refusal, "lacks config.json"):
             read_huggingface(self.folder())
 
@@ -434,7 +453,8 @@ class LanguageModelTest(Folder):
         plain = language_model("pre_ln", block=LLAMA, max_positions=20)
         plain.facts["validation_nll"] = 2.5
         folder, model = self.exported(plain)
-        for part in ("3 decoder layers, 6 sublayers", "| validation nll | 2.5000 a token |"):
+        for part in ("3 decoder layers, 6 sublayers", "| validation nll | 2.5000 a token |", "pipeline_tag: text-generation\n",
+                     "folded into a plain Pre-LN"):
             self.assertIn(part, Path(folder, "README.md").read_text("utf-8"))
         self.assertEqual(json.loads(Path(folder, "generation_config.json").read_text("utf-8"))["max_length"], 19, "20 is transformers' mark")
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -478,9 +498,13 @@ class LanguageModelTest(Folder):
             self.assertEqual(tokenizer("word3 word7<end>")["input_ids"], [47, 3, 7, 46] if start == 47 else [3, 7, 46])
             self.assertEqual((len(tokenizer), tokenizer.eos_token_id, tokenizer.bos_token_id), (50, 46, start))
             config = transformers.AutoConfig.from_pretrained(back)
-            self.assertEqual((config.bos_token_id, config.eos_token_id), (start, 46))
+            self.assertEqual((config.bos_token_id, config.eos_token_id, config.pad_token_id), (start, 46, 46))
             generation = json.loads(Path(back, "generation_config.json").read_text("utf-8"))
             self.assertEqual(generation.get("suppress_tokens", []), [47] * (start == 47) + [5] * ("mask_token" in declared))
+            self.assertEqual((generation["do_sample"], generation["top_k"]), (True, 0))  # as `hadal sample` draws
+            ours, target = Model.of(plain), [3, 7, 46]
+            wanted = -ours.log_probabilities(None, torch.tensor([[start, *target[:-1]]]))[0, range(3), target]
+            torch.testing.assert_close(ours.loss([((), target)])[1], wanted)
             self.assert_equal_models(plain, read_huggingface(back))
         ends = {"SpecialToken": {"id": "<end>", "type_id": 0}}
         both = {**begins, "single": [*begins["single"], ends], "special_tokens": {"<begin>": begin, "<end>": {"id": "<end>", "ids": [46], "tokens": ["<end>"]}}}
@@ -523,6 +547,14 @@ class LanguageModelTest(Folder):
             self.assert_equal_models(wanted, found)
         longer = self.changed("llama", lambda config: config.update(max_position_embeddings=1 << 17))
         self.assertEqual(read_huggingface(longer).model["max_positions"], 1 << 16)
+
+    def test_defaults_are_those_of_transformers(self):
+        """Of config.json without them, as transformers saves those of its defaults in some versions. 0 stands for what it derives."""
+        for kind in ARCHITECTURES.keys() & transformers.models.auto.configuration_auto.CONFIG_MAPPING.keys():
+            config, architecture = transformers.AutoConfig.for_model(kind), ARCHITECTURES[kind]
+            for name, value in {**architecture.defaults, **architecture.fixed}.items():
+                if type(value) is not int or value > 0:
+                    self.assertEqual(getattr(config, name, value), value, f"{kind}.{name}")
 
     def test_qwen3_with_biases_of_queries_keys_and_values(self):
         plain = language_model("pre_ln", block={**LLAMA, "kv_heads": 2, "query_key_norm": True, "biases": "qkv"})
@@ -649,6 +681,8 @@ class EncoderAloneTest(Folder):
     def test_a_modernbert_of_transformers_4_has_the_same_block(self):
         plain, folder = self.encoder("pre_ln", block=self.MODERNBERT), self.folder()
         write_huggingface(plain, folder)
+        for name, value in read_huggingface(folder).weights.items():
+            np.testing.assert_array_equal(value, plain.weights[name], name)
         path = Path(folder, "config.json")
         config = json.loads(path.read_text("utf-8"))
         def read(**changes):
@@ -665,6 +699,11 @@ class EncoderAloneTest(Folder):
         del config["layer_types"], config["rope_parameters"]
         self.assertEqual(block_of(plain.model), read())
         self.assertEqual(read(local_rope_theta=None)["rotary_local_theta"], 0, "the other theta")
+        other = self.folder()
+        write_huggingface(self.encoder("pre_ln", block={**self.MODERNBERT, "rotary_local_theta": 0.0}), other)
+        self.assertEqual(json.loads(Path(other, "config.json").read_text("utf-8"))["local_rope_theta"], 500)
+        with self.assertRaisesRegex(Refusal, "has a window and every n-th layer without it, this model 0 and 2"):
+            write_huggingface(self.encoder("pre_ln", block={**self.MODERNBERT, "window": 0}), self.folder())
 
     def test_models_of_transformers(self):
         torch.manual_seed(5)
@@ -689,6 +728,10 @@ class EncoderAloneTest(Folder):
         weights["cls.predictions.decoder.bias"] = np.ones(50, np.float32)
         write_safetensors(path, weights)
         with self.assertRaisesRegex(Refusal, "cls.predictions.bias and cls.predictions.decoder.bias differ"):
+            read_huggingface(folder)
+        del weights["cls.predictions.bias"]
+        write_safetensors(path, weights)
+        with self.assertRaisesRegex(Refusal, "lacks cls.predictions.bias: this is a model without its head"):
             read_huggingface(folder)
 
     def test_the_tokenizer_knows_the_mask(self):

@@ -27,7 +27,7 @@ def run(command: str, work: Callable[[], None]) -> int:
         return _fail(command, f"{error} (of {sys.executable}); name another Python in HADAL_PYTHON", 2)
     except (OSError, MemoryError) as error:
         where = f"{getattr(error, 'filename')}: " if getattr(error, "filename", None) else ""
-        return _fail(command, f"{where}{getattr(error, 'strerror', None) or error or 'out of memory'}", 1)
+        return _fail(command, f"{where}{getattr(error, 'strerror', None) or str(error) or 'out of memory'}", 1)
     return 0
 
 
