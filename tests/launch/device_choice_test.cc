@@ -8,6 +8,7 @@
 namespace hadal {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -32,6 +33,8 @@ TEST_F(DeviceChoiceTest, TakesAGpuWhereThereIsOne) {
   const auto chosen = Choose("auto");
   EXPECT_NE(chosen->device, nullptr);
   EXPECT_THAT(chosen->notice, StartsWith("training on Emulated GPU"));
+  EXPECT_THAT(Choose("auto", 2, TrainingPrecision::kTf32)->notice, EndsWith("products in tf32"));
+  EXPECT_THAT(Choose("auto", 2, TrainingPrecision::kFp32)->notice, EndsWith("products in fp32"));
 }
 
 TEST_F(DeviceChoiceTest, AMachineWithoutADriverTrainsOnTheCpuWithoutANotice) {
@@ -57,6 +60,7 @@ TEST_F(DeviceChoiceTest, AGpuThatCannotBeUsedIsNamedWithTheReason) {
   EXPECT_THAT(Choose("auto", /*heads=*/1)->notice, HasSubstr("heads of 256 columns"));
   machine() = {.driver = 0};
   EXPECT_THAT(Choose("auto", 2, TrainingPrecision::kBf16).status().message(), HasSubstr("no NVIDIA driver"));
+  EXPECT_THAT(Choose("cpu", 2, TrainingPrecision::kTf32).status().message(), HasSubstr("\"tf32\" needs a GPU"));
 }
 
 }  // namespace

@@ -88,6 +88,10 @@ TEST(ErrorReportTest, AProcessAloneNamesNoRank) {
   EXPECT_THAT(outcome.together, ElementsAre(1));
 }
 
+TEST(ErrorReportTest, WhatAChildHasPrintedIsNotRepeated) {
+  EXPECT_THAT(Report({absl::InternalError("")}, /*vote=*/false).text, ElementsAre(""));
+}
+
 TEST(Withdrawal, WhatIsNotThrownIsTheBodys) {
   InProcessWorld world(1);
   const auto body = [](absl::StatusOr<int> value) { return [value] { return value; }; };

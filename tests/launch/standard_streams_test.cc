@@ -16,6 +16,7 @@ namespace {
 [[noreturn]] void CloseAllThenOpenAFile() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) close(stream);
   OpenStandardStreams();
+  if (write(STDOUT_FILENO, "x", 1) != 1) std::_Exit(1);  // "hadal … >&-" is no error
   std::_Exit(open("/dev/null", O_RDONLY));
 }
 

@@ -38,15 +38,18 @@ mkdir paused suspended; printf '%s\n' 'echo $$ > self; while [ ! -e go ]; do sle
 echo "codes that a restart would not change are passed on"
 for code in 0 1 2 3 4 85; do job "exit $code"; expect $code "$hadal" supervise -- bash job; starts 1; done
 
+mkdir own; job 'exit ${HADAL_JOB_START:+3}'; TMPDIR=$PWD/own expect 3 env -u HADAL_JOB_START "$hadal" supervise -- bash job
+rmdir own || fail "a supervisor leaves $(ls own) in its temporary directory"
+
 echo "crashes restart, a bounded number of times"
-job 'exit 137'; expect 6 "${supervise[@]}" -- bash job; starts 3
+job 'exit 137'; expect 6 "${supervise[@]}" -- bash job; starts 3; says "exit code 137), 3 time(s) in a row without a newer checkpoint"
 job 'exit 9'; expect 6 "${supervise[@]}" --tries 2 -- bash job; starts 2; grep -q "exit code 137" out || fail "MPICH's code is not translated"
 job 'exit 205'; expect 6 "${supervise[@]}" --tries 2 -- bash job; starts 2
 job 'kill -SEGV $$'; expect 6 "${supervise[@]}" --tries 2 -- bash job; starts 2
 job 'exit 5'; expect 5 "${supervise[@]}" --tries 2 -- bash job; starts 2
 job '[ $(wc -l < starts) -eq 2 ] || exit 6'; expect 0 "${supervise[@]}" -- bash job; starts 2
 job 'n=$(wc -l < starts); mkdir -p run/checkpoints/step_0000000$((n / 2)); ln -sfn step_0000000$((n / 2)) run/checkpoints/latest; [ $n -eq 8 ] || exit 137'
-expect 0 "${supervise[@]}" --tries 2 -- bash job --run-dir run; starts 8
+expect 0 "${supervise[@]}" --tries 2 -- bash job; starts 8
 
 echo "a saved step beyond all earlier ones is progress, and nothing else"
 reports='n=$(wc -l < starts); report() { echo "$*" >> "$HADAL_SUPERVISOR_REPORT"; }; '
@@ -56,6 +59,10 @@ job "$reports"'report start 40 /r; report saved $((60 - 20 * (n / 2 % 2))); exit
 expect 6 "${supervise[@]}" -- bash job; starts 4
 job 'n=$(wc -l < starts); mkdir -p run/checkpoints/step_0000000$((n % 2)); ln -sfn step_0000000$((n % 2)) run/checkpoints/latest; exit 137'
 expect 6 "${supervise[@]}" -- bash job --run-dir run; starts 4
+# Behind a named checkpoint a copy in memory counts once a later checkpoint is saved; a job that Slurm has requeued is past that.
+job "$reports"'report start 40 /r; report copied $((40 + n)); [ $n -eq 4 ] || exit 137; report end 0'
+expect 6 "${supervise[@]}" --tries 2 -- bash job --resume=step_40; starts 2; : > starts
+SLURM_RESTART_COUNT=1 expect 0 "${supervise[@]}" --tries 2 -- bash job --resume=step_40; starts 4
 # mpirun returns 1 when TERM is sent to it: the ranks have saved, or not.
 job "$reports"'report start 0 /r; report saved 20; report end 85; echo boxes; exit 1'; expect 85 "${supervise[@]}" -- bash job; starts 1
 [ "$(tail -n 1 out)" = "hadal supervise: the same command continues from step 20 of /r" ] || fail "the last line is not about what is saved"
@@ -242,6 +249,7 @@ wait_for test -e up; kill -USR1 $script; wait $script; code=$?
 starts 2; [ "$(uniq begun | wc -l)" -eq 1 ] || fail "the second start is not of the first one's job"
 
 echo "bad use"
+expect 2 env HADAL="$hadal" "$source/launch/hosts/train" hosts; says "usage: "
 expect 2 "$hadal" supervise
 expect 2 "$hadal" supervise -- "$work/no-such-program"
 expect 2 "$hadal" supervise -- bash job --resume never; says "leave it out"; says "move run/checkpoints away"

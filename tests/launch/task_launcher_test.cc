@@ -25,6 +25,16 @@ TEST(TaskLauncher, MpiIsStartedForMpirunAndForSrunWithPmix) {
   EXPECT_FALSE(StartedForMpi(Of({})));
 }
 
+TEST(TaskLauncher, TheFirstTaskIsRankZeroOrHasNoLauncher) {
+  EXPECT_TRUE(IsFirstTask(Of({})));
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}) {
+    EXPECT_TRUE(IsFirstTask(Of({{name, "0"}}))) << name;
+    EXPECT_FALSE(IsFirstTask(Of({{name, "1"}}))) << name;
+  }
+  EXPECT_TRUE(IsFirstTask(Of({{"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "0"}})));
+  EXPECT_FALSE(IsFirstTask(Of({{"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "1"}})));
+}
+
 TEST(TaskLauncher, TasksThatDoNotFindEachOtherAreAnErrorSaidOnce) {
   const auto srun = [](const char* id) { return Of({{"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_PROCID", id}}); };
   const auto torchrun = [](const char* rank) {

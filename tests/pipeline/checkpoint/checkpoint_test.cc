@@ -166,6 +166,11 @@ TEST_F(CheckpointTest, FlippedBitsInEachRegionOfAFileAreSeenByVerifyAndByTheRank
   }
 }
 
+TEST_F(CheckpointTest, VerifyReadsAttachmentsToo) {
+  FlipBit(JoinPath(directory_, "vocabulary.model"), 3, 1);
+  EXPECT_THAT(Text(Check()), HasSubstr("vocabulary.model is damaged"));
+}
+
 TEST_F(CheckpointTest, MixedStepsAreNamed) {
   SmallState later(SmallParameters(), 2);
   ASSERT_TRUE(Save(committer_, later, {.step = 6}).ok());

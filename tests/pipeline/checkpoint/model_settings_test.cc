@@ -74,6 +74,24 @@ TEST(ModelSettingsTest, ReadsBackEveryBit) {
   }
 }
 
+// So that versions before blocks read it.
+TEST(ModelSettingsTest, ADefaultBlockIsLeftOut) {
+  EXPECT_EQ(ModelSettingsJson(SomeOptions(ResidualMethod::kDeepNorm)).find("\"block\""), std::string::npos);
+}
+
+// A version that makes another plan of the same settings would read the weights as other layers'.
+TEST(ModelSettingsTest, AnotherVersionsPlanIsRefused) {
+  const ModelOptions options = SomeOptions(ResidualMethod::kDeepNorm);
+  const ModelPlan plan = ModelPlan::Make(options);
+  CheckpointManifest manifest{
+      .plan_hash = plan.Hash(), .model_settings = ModelSettingsJson(options), .parameters = DescribeParameters(plan)};
+  EXPECT_EQ(PlanOfCheckpoint(manifest, "run")->Hash(), plan.Hash());
+  ++manifest.plan_hash;
+  const absl::Status refused = PlanOfCheckpoint(manifest, "run").status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("Use the version that wrote it"));
+}
+
 TEST(ModelSettingsTest, FieldsOfLaterVersionsMayBeMissing) {
   const ModelOptions options = SomeOptions(ResidualMethod::kDeepNorm);
   const std::string old =
@@ -113,6 +131,7 @@ TEST(ModelSettingsTest, NamesWhatIsWrong) {
   EXPECT_THAT(message("\"heads\":3", "\"heads\":3,\"tails\":1"), HasSubstr("cannot read"));
   EXPECT_THAT(message("\"norm\":\"post\"", "\"norm\":\"past\""),
               HasSubstr("coder.norm has an unknown value, \"past\""));
+  EXPECT_THAT(message("\"norm\":\"post\"", "\"norm\":\"post\",\"tails\":1"), HasSubstr("cannot read"));
   EXPECT_FALSE(ParseModelSettings("[]").ok());
   EXPECT_FALSE(ParseModelSettings("{").ok());
 }

@@ -9,7 +9,9 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "layers/parameter_store.h"
+#include "pipeline/checkpoint/checkpoint_reader.h"
 #include "pipeline/checkpoint/run_owner.h"
+#include "runtime/comm/collectives.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/files.h"
 #include "runtime/run_directory.h"
@@ -21,6 +23,7 @@
 namespace hadal {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -217,6 +220,13 @@ TEST_F(TrainingCheckpointsTest, WhereAllAreDamagedTheRunDoesNotStartAnew) {
   DamageWeights(4);
   Attempt attempt(run_.path());
   EXPECT_EQ(attempt.checkpoints.LoadLatest().status().code(), absl::StatusCode::kDataLoss);
+}
+
+// All ranks that load one checkpoint print its damage once.
+TEST(AdviseAnotherCheckpoint, ACommonErrorStaysOne) {
+  const absl::Status advised = AdviseAnotherCheckpoint(AsCommonError(absl::DataLossError("torn")));
+  EXPECT_TRUE(IsCommonError(advised));
+  EXPECT_THAT(std::string(advised.message()), AllOf(HasSubstr("torn; "), HasSubstr("checkpoint verify")));
 }
 
 TEST_F(TrainingCheckpointsTest, AnotherModelIsAnErrorAndNoReasonToLookFurther) {

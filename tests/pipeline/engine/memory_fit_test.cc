@@ -57,11 +57,13 @@ class MemoryFitTest : public ::testing::Test {
   const Stream stream_ = Stream::Cpu(1);
 };
 
-double StepLength(const PipelineLayout& pipeline) {
+Replay ReplayOf(const PipelineLayout& pipeline) {
   return ReplaySchedule(pipeline.programs, pipeline.shape, CostsOfChunks(pipeline),
                         {.outstanding_sends = pipeline.outstanding_sends})
-      ->makespan_seconds;
+      .value();
 }
+
+double StepLength(const PipelineLayout& pipeline) { return ReplayOf(pipeline).makespan_seconds; }
 
 TEST_F(MemoryFitTest, WithoutALimitThePlanIsAsAskedFor) {
   for (const int32_t k : {0, 3}) {
@@ -87,6 +89,13 @@ TEST_F(MemoryFitTest, SmallModelsAreToldOfInMebibytes) {
       message.find(absl::StrFormat(" needs %.1f MiB (%d bytes)", static_cast<double>(Bytes(0)) / (1 << 20), Bytes(0))),
       std::string::npos)
       << message;
+  const BatchOptions large{.micro_batches = 4, .source_tokens = 1 << 18, .target_tokens = 1 << 18};
+  const std::string gigabytes(
+      MakeFittingLayout(plan_, large, {}, kRanks, 0, {.memory_limit_bytes = 1}, stream_).status().message());
+  const int64_t bytes = std::stoll(gigabytes.substr(gigabytes.find('(') + 1));
+  EXPECT_NE(gigabytes.find(absl::StrFormat(" needs %.2f GiB (", static_cast<double>(bytes) / (1 << 30))),
+            std::string::npos)
+      << gigabytes;
 }
 
 TEST_F(MemoryFitTest, EachRankRecomputesAsLittleAsItsMemoryAsks) {
@@ -98,6 +107,7 @@ TEST_F(MemoryFitTest, EachRankRecomputesAsLittleAsItsMemoryAsks) {
   const PipelineLayout tighter = Fit(automatic, without - 1).value();
   EXPECT_EQ(RecomputedOf(tighter, 0), 1) << "of the rank with more live micro-batches";
   EXPECT_EQ(RecomputedOf(tighter, 1), 0);
+  EXPECT_EQ(tighter.analytic_bubble, ReplayOf(tighter).BubbleFraction());
   EXPECT_LE(StepLength(Fit({.recompute_auto = true}, without - 1).value()), StepLength(tighter));
   for (const ArenaLayout& layout : TrainingLayouts(plan_, tighter, stream_).value()) {
     EXPECT_LT(LimitedBytes(layout, DeviceKind::kCpu), without);
@@ -185,9 +195,13 @@ TEST_F(MemoryFitTest, TheCutIsTheBestOfAllCuts) {
 
 TEST_F(MemoryFitTest, EveryRankHasItsOwnReplicasPlan) {
   const PipelineOptions options{.replicas = kRanks, .recompute_auto = true};
+  const PipelineLayout roomy = Fit(options, int64_t{1} << 40).value();
+  const int64_t bytes = TrainingLayouts(plan_, roomy, stream_).value()[0].total_bytes();
   for (int rank = 0; rank < kRanks; ++rank) {
-    const absl::StatusOr<PipelineLayout> pipeline = Fit(options, int64_t{1} << 40, rank);
-    EXPECT_EQ(pipeline->replica, rank);
+    for (const int64_t limit_bytes : {bytes, bytes - 1}) {  // the second asks for recomputation
+      const absl::StatusOr<PipelineLayout> pipeline = Fit(options, limit_bytes, rank);
+      EXPECT_EQ(pipeline->replica, rank);
+    }
   }
 }
 

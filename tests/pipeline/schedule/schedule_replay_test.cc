@@ -149,8 +149,17 @@ TEST(ScheduleReplayTest, RefusesCostsThatDoNotFit) {
   costs = EqualCosts(shape, 1, 1);
   costs.links = {{}, {}};
   EXPECT_THAT(std::string(ReplaySchedule(*programs, shape, costs, {}).status().message()), HasSubstr("1 link costs"));
-  costs.links = {{.latency_seconds = -1}};
-  EXPECT_EQ(ReplaySchedule(*programs, shape, costs, {}).status().code(), absl::StatusCode::kInvalidArgument);
+  for (const LinkCost& link : {LinkCost{.latency_seconds = -1}, LinkCost{.backward_held_seconds = -1}}) {
+    costs.links = {link};
+    EXPECT_EQ(ReplaySchedule(*programs, shape, costs, {}).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+  costs = EqualCosts(shape, 1, 1);
+  costs.gap_seconds = -1;
+  EXPECT_THAT(std::string(ReplaySchedule(*programs, shape, costs, {}).status().message()), HasSubstr("a gap that is"));
+  costs = EqualCosts(shape, 1, 1);
+  costs.weight_seconds = {1, 1.5};
+  EXPECT_THAT(std::string(ReplaySchedule(*programs, shape, costs, {}).status().message()),
+              HasSubstr("at most its backward's"));
 }
 
 }  // namespace

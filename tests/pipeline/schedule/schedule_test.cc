@@ -131,6 +131,14 @@ TEST(SchedulePrintTest, ForwardOnly) {
             "4 units, 25.0% idle\n");
 }
 
+// An input half takes a unit at least.
+TEST(SchedulePrintTest, HalvesOfABackward) {
+  EXPECT_EQ(Drawing(ScheduleKind::k1F1BSplit, {.stages = 2, .chunks = 1, .micro_batches = 2}, {.backward_units = 1}),
+            "rank 0  F0 F1 .  B0 -- .  B1 --\n"
+            "rank 1  .  F0 I0 W0 F1 I1 W1 .\n"
+            "8 units, 25.0% idle\n");
+}
+
 TEST(SchedulePrintTest, LongTimelinesKeepBothEnds) {
   EXPECT_EQ(Drawing(ScheduleKind::k1F1B, {.stages = 2, .chunks = 1, .micro_batches = 100},
                     {.backward_units = 1, .max_columns = 6}),
@@ -162,6 +170,7 @@ TEST(SchedulePrintTest, ChunksHaveLettersThenNumbers) {
 TEST(SchedulePrintTest, RefusesOptionsOutOfRange) {
   EXPECT_THAT(Drawing(ScheduleKind::kGpipe, {}, {.backward_units = 0}), HasSubstr("backward_units ≥ 1"));
   EXPECT_THAT(Drawing(ScheduleKind::kGpipe, {}, {.max_columns = 1}), HasSubstr("max_columns ≥ 2"));
+  EXPECT_THAT(Drawing(ScheduleKind::kGpipe, {}, {.max_ranks = 1}), HasSubstr("max_ranks ≥ 2"));
 }
 
 }  // namespace

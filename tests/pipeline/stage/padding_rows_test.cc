@@ -69,8 +69,8 @@ class PaddedModel {
     decoder_.Bind(arena_);
   }
 
-  // `poison`: the size of what stands in padding rows.
-  Outcome Run(float poison, uint32_t stream) {
+  // `poison`: the size of what stands in padding rows. Of the fourth update of the weights.
+  Outcome Run(float poison, uint32_t stream, int64_t updates_before = 0) {
     const std::vector<float> nan(layout_.device_bytes() / sizeof(float), std::numeric_limits<float>::quiet_NaN());
     device_->CopyIn(arena_.Get<float>(base_), nan.data(), layout_.device_bytes());
     InitializeWeights();
@@ -81,7 +81,11 @@ class PaddedModel {
                             .parameters = parameters_,
                             .workspace = workspace_,
                             .batch = batch,
-                            .scalars = {.seed = 3, .step = 2, .update = 4, .gradient_scale = 0.125f}};
+                            .scalars = {.seed = 3,
+                                        .step = 2,
+                                        .update = 4 - updates_before,
+                                        .gradient_scale = 0.125f,
+                                        .updates_before = updates_before}};
     encoder_.Load(context);
     decoder_.Load(context);
     Outcome outcome;
@@ -158,6 +162,11 @@ void ExpectSameBits(const std::vector<float>& a, const std::vector<float>& b, co
 
 void ExpectZeroFrom(const std::vector<float>& values, int64_t row, const char* what) {
   for (size_t i = row * kWidth; i < values.size(); ++i) ASSERT_EQ(values[i], 0.0f) << what << ", element " << i;
+}
+
+TEST(GrowingGainTest, CountsTheUpdatesOfTheRunsBefore) {
+  PaddedModel model(ResidualMethod::kBranchNorm);
+  EXPECT_EQ(model.Run(0, 1, /*updates_before=*/3).loss, model.Run(0, 1).loss);
 }
 
 TEST(PaddingRowsTest, WhatStandsInThemChangesNothing) {

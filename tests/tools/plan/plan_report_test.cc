@@ -294,6 +294,16 @@ TEST(PlanReport, StatesTheHistoryAndNamesTheDepthThatFits) {
   EXPECT_EQ(history->bytes, (free.chunks[0].live_micro_batches + 1) * 5 * kEntryBytes) << "and a gradient";
   EXPECT_THAT(PlanToText(free, {.sublayers = true}), AllOf(HasSubstr("layer history"), HasSubstr("residual x 5")));
 
+  // The depth that was asked for, if only its split does not fit.
+  options.pipeline.recompute_every = 1;
+  options.pipeline.split.clear();
+  const auto even = MakePlanReport(options, 2, Stream::Cpu(1), kRate).value();
+  options.pipeline.memory_limit_bytes = std::max(even.layouts[0].total_bytes(), even.layouts[1].total_bytes());
+  options.pipeline.split = {1 + 2 * 2};
+  EXPECT_THAT(std::string(MakePlanReport(options, 2, Stream::Cpu(1), kRate).status().message()),
+              HasSubstr("the largest depth that fits is 12L-12L"));
+
+  options.pipeline.recompute_every = 0;
   options.pipeline.split.clear();
   options.pipeline.memory_limit_bytes = 5 << 19;
   const absl::Status refused = MakePlanReport(options, 2, Stream::Cpu(1), kRate).status();
