@@ -106,9 +106,9 @@ absl::Status CheckVocabularyTraining(const VocabularyTraining& options) {
     return InvalidArgumentError("a vocabulary of ", options.size, " ids has no room beside the ", kSpecialTokens,
                                 " special ones; use at least a few hundred");
   }
-  if (!(options.character_coverage > 0 && options.character_coverage <= 1)) {
+  if (!(options.character_coverage >= 0.98 && options.character_coverage <= 1)) {  // SentencePiece's range
     return InvalidArgumentError("character coverage ", options.character_coverage,
-                                " is outside (0, 1]; 1 keeps every character");
+                                " is outside [0.98, 1]; 1 keeps every character");
   }
   if (std::ranges::find(kNormalizations, options.normalization) == kNormalizations.end()) {
     return InvalidArgumentError("unknown normalization '", options.normalization, "'; one of ",

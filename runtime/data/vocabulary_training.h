@@ -25,7 +25,7 @@ struct VocabularyTraining {
   PieceAlgorithm algorithm = PieceAlgorithm::kBpe;
   int32_t size = 8000;      // ids, including the four special ones; kWord: the most ids, 0: all words
   int64_t least_count = 1;  // kWord: rarer words become <unk>
-  // fraction of the text's characters to cover; the rarest become <unk>; 0.9995 for Chinese or Japanese
+  // fraction of the text's characters to cover, at least 0.98; the rarest become <unk>; 0.9995 for Chinese or Japanese
   double character_coverage = 1.0;
   std::string normalization = "nmt_nfkc";  // SentencePiece's rule: nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf, identity
 };

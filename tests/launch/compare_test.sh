@@ -166,6 +166,8 @@ expect 2 "$hadal" compare grids/small.textproto --out none --test-source gone.en
 expect 2 "$hadal" compare grids/small.textproto --out none --test-source text/test.en; says 'give both or neither'
 expect 2 "$hadal" compare grids/small.textproto --out none --test-source text/test.en --test-reference gone.de; says 'gone.de'
 expect 2 "$hadal" compare grids/small.textproto --out none --test-source text/test.en --test-reference text/valid.de; says 'line n of one must translate'
+printf 'a\xff\n' > bad.en; echo a > one.de
+expect 2 "$hadal" compare grids/small.textproto --out none --test-source bad.en --test-reference one.de; says 'bad.en:1: not UTF-8'
 expect 2 "$hadal" compare grids/gone.textproto
 [ ! -e none/runs ] || fail "something ran"
 

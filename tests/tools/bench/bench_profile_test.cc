@@ -61,7 +61,10 @@ config::Profile Measure(const BenchProfileOptions& options, int ranks) {
 }
 
 TEST(BenchProfile, HasEveryKindOfSublayerAtEveryCapacity) {
-  const config::Profile profile = Measure({.train = SmallRun(), .halvings = 1, .rounds = 2}, 2);
+  constexpr int64_t kCarried = int64_t{1} << 40;
+  const config::Profile profile =
+      Measure({.train = SmallRun(), .halvings = 1, .rounds = 2, .carried_bytes = kCarried}, 2);
+  EXPECT_GE(profile.process_bytes(), kCarried);
   ASSERT_EQ(profile.capacities_size(), 2);
   EXPECT_EQ(profile.capacities(1).target_tokens(), 16);
   EXPECT_EQ(profile.ranks(), 2);
@@ -121,6 +124,9 @@ TEST(ProfiledCosts, APlanAddsUpWhatTheProfileSays) {
     step += costs->UpdateSeconds(elements, elements);
     EXPECT_NEAR(report.step_seconds, step, 1e-9 * step);
     EXPECT_EQ(report.bubble, 0);
+    double again = 0;
+    for (const SublayerSeconds& seconds : repeated) again += every > 0 ? 2 * seconds.recompute : 0;
+    EXPECT_NEAR(report.prediction->recompute_seconds[0], again, 1e-9 * step);
   }
 }
 
@@ -132,6 +138,7 @@ TEST(ProfiledCosts, AnotherModelOrMicroBatchIsRefused) {
   const auto other = costs->Sublayers(model, {.source_rows = 64, .target_rows = 64}, false);
   EXPECT_EQ(other.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(other.status().message()), HasSubstr("only 32/32"));
+  EXPECT_FALSE(costs->Sublayers(model, {.source_rows = 32, .target_rows = 64}, false).ok());
   options.model.d_ff = 64;
   const auto wider = MakeProfiledCosts(profile, options.model, std::nullopt).status();
   EXPECT_EQ(wider.code(), absl::StatusCode::kInvalidArgument);

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -143,6 +145,11 @@ TEST(BenchStep, ADevicesLimitIsTheLinearLayersProducts) {
     const nlohmann::json json = MeasureOnDevice(options);
     EXPECT_DOUBLE_EQ(json["gemm_flops"].get<double>(), 3 * LinearFlops(options, recompute_every > 0));
     EXPECT_EQ(json["gemm_limit_ways"].size(), 2u);
+    double fastest = INFINITY;
+    for (const auto& [way, seconds] : json["gemm_limit_ways"].items())
+      fastest = std::min(fastest, seconds[0].get<double>());
+    EXPECT_EQ(json["gemm_limit_seconds"], fastest);
+    EXPECT_DOUBLE_EQ(json["gemm_tflops_per_second"].get<double>(), 1e-12 * json["gemm_flops"].get<double>() / fastest);
     EXPECT_GT(json["share_of_gemm_limit"].get<double>(), 0);
   }
 }

@@ -99,10 +99,17 @@ TEST_F(CheckpointCommandTest, TheBestOfAnotherMetricAreMarkedAndAveraged) {
 
 TEST_F(CheckpointCommandTest, LsShowsOneCheckpoint) {
   const std::string outcome = Output(0, {"ls", "--parameters", run_ / "checkpoints/latest"});
-  EXPECT_THAT(outcome, HasSubstr("step 5, update 4"));
+  EXPECT_THAT(outcome, HasSubstr("step 5, update 4, 1.25 epochs, 0 target tokens, seed 18446744073709551615\n"));
+  EXPECT_THAT(outcome, HasSubstr("\n  5 parameters of 1048869 elements, with Adam's moments; "));
   EXPECT_THAT(outcome, HasSubstr("rank_00002.safetensors"));
   EXPECT_THAT(outcome, HasSubstr("encoder.layers.0.fc1.weight [6, 4]"));
   EXPECT_THAT(outcome, HasSubstr("encoder.layers.0.fc1.bias [6]\n"));
+  CheckpointManifest manifest = CheckpointReader::Open(directory_)->manifest();
+  manifest.attempt = "one\x1b[2J";
+  manifest.muon = true;
+  SetContents(directory_ + "/manifest.json", manifest.ToString());
+  EXPECT_THAT(Output(0, {"ls", directory_}), testing::AllOf(HasSubstr("by attempt one\\x1b[2J\n"),
+                                                            HasSubstr("with Muon's momentum and Adam's moments;")));
 }
 
 TEST_F(CheckpointCommandTest, WhatIsNoCheckpointIsAnError) {
@@ -110,6 +117,9 @@ TEST_F(CheckpointCommandTest, WhatIsNoCheckpointIsAnError) {
   for (const char* command : {"ls", "verify"}) {
     EXPECT_THAT(Error(2, {command, empty.path()}), HasSubstr("neither a checkpoint"));
   }
+  std::filesystem::create_directory(empty / "checkpoints");
+  EXPECT_EQ(Output(0, {"ls", empty.path()}), "no checkpoints in " + (empty / "checkpoints") + "\n");
+  EXPECT_THAT(Error(2, {"verify", empty.path()}), HasSubstr("no checkpoints in " + (empty / "checkpoints")));
   EXPECT_EQ(Checkpoint({"ls"}).exit_code, 2);
   EXPECT_EQ(Checkpoint({}).exit_code, 2);
   EXPECT_EQ(Checkpoint({"frobnicate"}).exit_code, 2);

@@ -263,6 +263,8 @@ TEST_F(ConfigFiles, WhatWindowsEditorsAddIsNoPartOfIt) {
     const std::string utf16 = Write("utf16.textproto", text);
     EXPECT_EQ(LoadConfig({utf16}, {}).status().message(), utf16 + ": is UTF-16; save it as UTF-8");
   }
+  const std::string large = Write("large.textproto", std::string((4 << 20) + 1, '#'));
+  EXPECT_THAT(std::string(LoadConfig({large}, {}).status().message()), HasSubstr("has more than 4194304 bytes"));
 }
 
 TEST_F(ConfigFiles, AMessageIsLoadedIntoAnEmptyOneFromAFile) {

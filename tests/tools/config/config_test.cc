@@ -42,7 +42,7 @@ TEST(ExplainField, GivesCommentTypeDefaultAndWhatIsAllowed) {
       AllOf(HasSubstr("  Order of work on each rank:\n    \"gpipe\"             all forwards"),
             HasSubstr("default: \"1f1b\""), HasSubstr("allowed: one of \"gpipe\", \"1f1b\", \"interleaved_1f1b\""),
             HasSubstr("on resume: may change")));
-  EXPECT_THAT(Explained("learning_rate.warmup_fraction"), HasSubstr("instead of: warmup_updates\n"));
+  EXPECT_THAT(Explained("learning_rate.warmup_fraction"), HasSubstr("instead of: warmup_updates\n  on resume"));
   EXPECT_THAT(Explained("model.residual.encoder.value_gain"), HasSubstr("default: from model.residual.method"));
 }
 
@@ -80,6 +80,10 @@ TEST_F(ConfigCommand, BadConfigIsExitCodeTwo) {
             "hadal config show: " + bad + ":1:9: there is no field \"head\" in model; did you mean \"heads\"?\n");
   EXPECT_THAT(outcome.out, IsEmpty());
   EXPECT_EQ(RunHadal({"config", "explain", "modle"}).exit_code, 2);
+  const std::string heads = Write("heads.textproto", "model { heads: 7 }");
+  EXPECT_THAT(RunHadal({"config", "show", heads}).err, HasSubstr("\n  " + heads + ":1:9: model.heads = 7"));
+  const std::string idle = Write("idle.textproto", "model { block { rotary_theta: 500 } }");
+  EXPECT_THAT(RunHadal({"config", "show", idle}).err, HasSubstr("model.block.rotary_theta = 500 has no effect"));
 }
 
 TEST_F(ConfigCommand, DiffSeparatesWhatAResumeAsksAbout) {
@@ -98,6 +102,8 @@ TEST_F(ConfigCommand, ExplainPrintsAField) {
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_THAT(outcome.out, HasSubstr("default: 2048"));
   EXPECT_THAT(RunHadal({"config", "explain"}).out, HasSubstr("learning_rate"));
+  EXPECT_THAT(RunHadal({"config", "explain", "run_minutes", "--grid"}).out,
+              AllOf(HasSubstr("allowed: a number in [0, inf)"), Not(HasSubstr("on resume"))));
 }
 
 std::string Resolved(const std::string& text) { return ResolvedConfigText(Parsed(text)).value(); }

@@ -71,6 +71,7 @@ TEST_F(CleaningReportTest, FindingsAreCountedAndSkippedOnlyByFilters) {
   options_.max_length_ratio = 2.5;
   ASSERT_TRUE(Run().ok());
   EXPECT_THAT(Pairs("train"), ElementsAre("c d/z z", "c d/x y", "e/e"));
+  EXPECT_THAT(out_.str(), ::testing::Not(HasSubstr("are also validation"))) << "they are left out";
   EXPECT_THAT(Pairs("valid"), ElementsAre("a b/x y", "a b/x y", "g/x y z z y"));
   const nlohmann::json train = Report()["splits"]["train"][0];
   EXPECT_EQ(train["dropped"], nlohmann::json::parse(R"({"held_out": 1, "duplicates": 1, "high_ratio": 2})"));

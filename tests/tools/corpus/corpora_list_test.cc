@@ -98,6 +98,14 @@ TEST_F(CorporaListTest, AVocabularyOfHighTemperatureKnowsSmallTexts) {
   EXPECT_LT(pieces(100), pieces(1));
 }
 
+TEST_F(CorporaListTest, TestTextMayLieInAnotherFolder) {
+  Write("list", absl::StrCat("text { direction: \"en-de\" train: [\"train.en\", \"train.de\"] test: [\"",
+                             Path("train.en"), "\", \"", Path("train.de"), "\"] }"));
+  const TextSplits splits = ReadCorporaList(Path("list")).value();
+  EXPECT_EQ(splits.test.at(0).target, Path("train.de"));
+  EXPECT_THAT(splits.valid, ::testing::IsEmpty());
+}
+
 TEST_F(CorporaListTest, WhatIsWrongIsRefusedByName) {
   const auto refused = [&](const std::string& list, const std::string& why) {
     Write("list", list);
@@ -175,6 +183,9 @@ TEST_F(CorporaListTest, OpusTreesAreFound) {
   EXPECT_THAT(names(splits.test), ElementsAre("de-en", "en-de", "de-fr", "fr-de"));
   EXPECT_THAT(splits.train[1].source, ::testing::EndsWith("opus.de-en-train.en"));
   EXPECT_THAT(std::string(FindOpusTexts(Path("out")).status().message()), HasSubstr(Path("out")));
+  EXPECT_THAT(std::string(FindOpusTexts(Path("opus-100-corpus/v1.0/none")).status().message()), HasSubstr("none"));
+  std::filesystem::create_directories(Path("empty"));
+  EXPECT_THAT(std::string(FindOpusTexts(Path("empty")).status().message()), HasSubstr("no text as OPUS-100 has it"));
   std::filesystem::create_directories(Path("opus-100-corpus/en-de"));
   Write("opus-100-corpus/en-de/opus.en-de-train.en", kEnglish);
   Write("opus-100-corpus/en-de/opus.en-de-train.de", kGerman);

@@ -214,6 +214,12 @@ TEST_F(PrepareTest, ThreadsChangeNoByte) {
   EXPECT_EQ(SourceText(OpenCorpus("train"), 0), "The cat 1");
 }
 
+TEST(TextCodec, TakesTheIdsOfTheVocabularyAlone) {
+  TextCodec codec = *TextCodec::Open(*Vocabulary::FromTokens({"a", "b"}), CodecInput::kIds);
+  EXPECT_THAT(*codec.Encode("5 0", /*alone=*/false), ::testing::ElementsAre(5, 0));
+  for (const char* word : {"6", "-1", "a"}) EXPECT_FALSE(codec.Encode(word, /*alone=*/false).ok()) << word;
+}
+
 // What waits to be encoded is bounded by lines and by bytes.
 TEST_F(PrepareTest, FewLinesWaitToBeEncoded) {
   const Vocabulary vocabulary = *Vocabulary::FromTokens({"a", "b"});

@@ -137,12 +137,13 @@ TEST_F(PrepareFeaturesTest, DamagedFeaturesAreRefused) {
   refuse("f.json");
 }
 
-// Counts that match the checksum but not the bytes.
+// Counts that match the checksum but not the bytes: of the first utterance, and too few of the last one.
 TEST_F(PrepareFeaturesTest, AnUtteranceLongerThanItsShardIsRefused) {
   WriteFeatures();
-  std::string bytes = Read("f.00001.features");
-  for (const uint32_t frames : {0u, 4u, 0xffffffffu}) {
-    std::memcpy(bytes.data() + 32, &frames, sizeof(frames));
+  const std::string whole = Read("f.00001.features");
+  for (const auto& [place, frames] : {std::pair(32, 0u), {32, 4u}, {32, 0xffffffffu}, {32 + 4 + 3 * 2 * 4, 3u}}) {
+    std::string bytes = whole;
+    std::memcpy(bytes.data() + place, &frames, sizeof(frames));
     Write("f.00001.features", bytes);
     manifest_["shards"][1]["crc32"] = crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()) + 32, bytes.size() - 32);
     Write("f.json", manifest_.dump());
@@ -155,6 +156,17 @@ TEST_F(PrepareFeaturesTest, TranscriptsAndSplitsMustMatch) {
   Write("f.txt", "1 2\n3\n2 2\n");
   ExpectError({"f.txt has 3 lines", "f.json has 4 utterances"});
   Write("f.txt", "1 2\n\n3\n2 2\n");
+  nlohmann::json changed = manifest_;
+  changed["transcripts"] = {{"bytes", 11}, {"crc32", 1}};
+  Write("f.json", changed.dump());
+  ExpectError({"f.txt: its content does not match its checksum in the manifest"});
+  Write("f.json", manifest_.dump());
+  options_.block = 8;
+  ExpectError({"transcripts are sentences; omit --block"});
+  options_.block = 0;
+  options_.mask_token = "";
+  ExpectError({"--mask-token is for encoders alone"});
+  options_.mask_token.reset();
   WriteFeatures("v", 0, 16000);
   Write("v.txt", "1\n1\n1\n1\n");
   options_.valid = {{.target = Path("v.txt"), .features = Path("v")}};

@@ -69,6 +69,10 @@ TEST_F(PrepareTest, AVocabularyThatIsThereMayBeTheGivenOne) {
   EXPECT_EQ(Run(), absl::OkStatus());
   options_.overwrite = true;
   EXPECT_EQ(Run(), absl::OkStatus());
+  options_.train[0].direction = {"en", "de"};
+  options_.tags = LanguageTags::kM2m100;
+  EXPECT_THAT(std::string(Run().message()), HasSubstr("vocabulary.model, which is an input"))
+      << "with tags it is another one";
 }
 
 TEST_F(PrepareTest, OverwritingLeavesNoSplitOfBefore) {
@@ -95,6 +99,9 @@ TEST_F(PrepareTest, ATextThatTheOutputWouldReplaceIsKept) {
     ExpectError({absl::StrCat("may replace ", Path("out/"), name), "which is an input"});
     EXPECT_EQ(Read(absl::StrCat("out/", name)), kEnglish);
   }
+  options_.train = {{Path("train.en"), Path("train.de")}};
+  options_.list = Path("out/test.json");
+  ExpectError({"may replace " + Path("out/test.json")});
 }
 
 class SurplusShardsTest : public PrepareTest {

@@ -32,6 +32,8 @@ TEST_F(PrepareTest, TextRoundTripsThroughAllSplits) {
   EXPECT_EQ(train.manifest().source_vocabulary.file, "vocabulary.model");
   EXPECT_EQ(train.manifest().target_vocabulary.file, "vocabulary.model");
   EXPECT_THAT(out_.str(), HasSubstr("wrote train: 3 pairs"));
+  EXPECT_THAT(out_.str(), HasSubstr(" ids, " + Path("out/vocabulary.model")));
+  EXPECT_THAT(out_.str(), HasSubstr("with the prefix " + Path("out/train")));
   EXPECT_THAT(out_.str(), HasSubstr("nothing skipped"));
   EXPECT_THAT(out_.str(), Not(HasSubstr("removed")));
   const CorpusStatistics& all = train.manifest().statistics;
@@ -137,6 +139,9 @@ TEST_F(PrepareTest, OptionsThatLeaveNothingAreRefused) {
   options_.max_tokens = 1;
   ExpectError({"no line is left of the train text", "3 of 3 (100%): 3 longer than 1 tokens; raise --max-tokens 1"});
   options_.max_tokens = 100;
+  options_.reserved_tags = 1;
+  ExpectError({"--reserve-tags reserves", "give --tags"});
+  options_.reserved_tags = 0;
   ASSERT_TRUE(Run().ok()) << "what failed is not in the way";
   options_.output.clear();
   EXPECT_THAT(std::string(Run().message()), HasSubstr("--out"));
@@ -210,6 +215,13 @@ TEST_F(PrepareTest, TheCommandLinePairsFilesUnlessTheyArePlainText) {
   ASSERT_EQ(run(absl::StrCat("--train ", Path("train.en"), " --valid ", Path("train.de"), " --monolingual")), 0);
   EXPECT_EQ(OpenCorpus("train").size(), 100);
   EXPECT_TRUE(OpenCorpus("valid").manifest().monolingual());
+  Write("paragraphs", "a b\nc\n\nd\n");
+  Write("lines.jsonl", "{\"body\": \"e\"}\n");
+  ASSERT_EQ(run(absl::StrCat("--overwrite --monolingual --vocab-type word --block 3 --text-field body --train ",
+                             Path("paragraphs"), " ", Path("lines.jsonl"))),
+            0)
+      << out_.str();
+  EXPECT_THAT(out_.str(), HasSubstr("read train: 3 documents"));
 }
 
 TEST_F(PrepareTest, FilesOfBothSidesAreReadInADirection) {
@@ -242,10 +254,10 @@ TEST_F(PrepareTest, FilesOfBothSidesAreReadInADirection) {
 TEST_F(PrepareTest, SpecialTokensInTextAreWarnedOf) {
   WriteLongText();
   Write("train.en", "a <s> b\n" + Read("train.en"));
-  Write("train.de", "c\n" + Read("train.de"));
+  Write("train.de", "c <s>\n" + Read("train.de"));
   options_.training.size = 90;
   ASSERT_EQ(Run(), absl::OkStatus());
-  EXPECT_THAT(out_.str(), HasSubstr("warning: 1 lines spell <s>, </s>, <pad> or <unk>"));
+  EXPECT_THAT(out_.str(), HasSubstr("warning: 2 lines spell <s>, </s>, <pad> or <unk>"));
   EXPECT_THAT(out_.str(), HasSubstr("it lacks < >"));
   Write("train.en", "2 < 3 > 1 / 1\n" + Read("train.en"));
   Write("train.de", "c\n" + Read("train.de"));
@@ -265,7 +277,7 @@ TEST_F(PrepareTest, EachOptionOfTheCommandLineSetsItsOwn) {
   const std::string small = "--vocab-size 45 ";
   Write("train.en", "The cat sleeps.\n\nA man reads.\n");
   EXPECT_EQ(run(small), 0) << out_.str();
-  EXPECT_EQ(run(small + "--on-empty skip --on-invalid error --on-long error"), 0) << out_.str();
+  EXPECT_EQ(run(small + "--on-empty skip --on-invalid error --on-long error --threads 2"), 0) << out_.str();
   EXPECT_EQ(run(small + "--on-empty error"), 2);
   EXPECT_THAT(out_.str(), HasSubstr("train.en:2"));
   Write("train.en", "The cat sleeps.\nb\xFF\nA man reads.\n");
@@ -302,6 +314,12 @@ TEST_F(PrepareTest, EachOptionOfTheCommandLineSetsItsOwn) {
   EXPECT_THAT(out_.str(), HasSubstr("4 of 4 (100%): 4 duplicates; give it some"));
   EXPECT_EQ(run("--vocab-size 60 --max-length-ratio 1"), 0) << out_.str();
   EXPECT_THAT(out_.str(), HasSubstr(" with a length ratio over 1\n"));
+  EXPECT_EQ(run("--vocab-type word --vocab-size 0 --vocab-min-count 2"), 0) << out_.str();
+  EXPECT_THAT(out_.str(), HasSubstr(": 6 ids, ")) << "special ones, a, The";
+  EXPECT_EQ(run("--vocab-size 45 --character-coverage 0.98"), 0) << out_.str();
+  EXPECT_THAT(out_.str(), HasSubstr("% unknown"));
+  EXPECT_EQ(run("--vocab-size 60 --normalization none"), 2);
+  EXPECT_THAT(out_.str(), HasSubstr("unknown normalization 'none'"));
   EXPECT_EQ(run("--vocab-size 60 --vocab-pairs 2"), 0) << out_.str();
   EXPECT_THAT(out_.str(), HasSubstr("on 2 pairs"));
   EXPECT_THAT(out_.str(), HasSubstr(" tokens for 60 ids: most ids are too rare to be learnt\n"));

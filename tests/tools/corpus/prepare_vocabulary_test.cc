@@ -121,6 +121,17 @@ TEST_F(PrepareTest, WordsAreCountedInAllOfTheTrainingText) {
   EXPECT_EQ(OpenCorpus("train").manifest().statistics.source_unknown, 0);
 }
 
+TEST_F(PrepareTest, AVocabularyOfRareWordsIsNamedWithASizeToTry) {
+  std::string words;
+  for (int i = 0; i < 400; ++i) absl::StrAppend(&words, "w", i, "\n");
+  Write("train.en", words);
+  Write("train.de", words);
+  options_.training = {.algorithm = PieceAlgorithm::kWord, .size = 0};
+  ASSERT_TRUE(Run().ok());
+  EXPECT_THAT(out_.str(),
+              HasSubstr("has 800 tokens for 404 ids: most ids are too rare to be learnt; try --vocab-size 300"));
+}
+
 TEST_F(PrepareTest, AVocabularyThatCannotBeSavedIsAnError) {
   std::filesystem::create_directories(Path("out/vocabulary.model/in the way"));
   ExpectError({"vocabulary.model"});

@@ -250,6 +250,14 @@ TEST(DoctorGpu, ConnectsAndMeasuresEveryTwoRanks) {
   EXPECT_THAT(DoctorToJson(seen), HasSubstr("\"bytes_per_second\""));
 }
 
+TEST(DoctorGpu, TheSlowestLinkOfEachRankIsNamed) {
+  const LinkMeasurements first = {
+      .connect_seconds = 0.5, .device_bytes = 12 << 20, .bytes_per_second = {0, 3e9, 1e9, 2e9}};
+  std::string text;
+  AppendLinks({first, first, first, first}, text);
+  EXPECT_THAT(text, HasSubstr("   0       0.50        2.0         2.00          1.00  2\n"));
+}
+
 TEST(DoctorGpu, AGpuWithoutMemoryIsTroubleAndNoEnd) {
   const int64_t own_bytes = testing::EmulatedDevice().used_bytes();
   testing::EmulatedDevice full(/*seed=*/1, own_bytes + (100 << 10));

@@ -216,6 +216,14 @@ TEST(Doctor, MeasuresEveryRankAndLeavesNoFile) {
   EXPECT_THAT(DoctorToJson(report), HasSubstr("\"findings\""));
 }
 
+TEST(Doctor, TheTableHasTheMeasurementsInTheirUnits) {
+  Cluster cluster;
+  cluster.measured[1] = Measured({1e9, 2e-6, 3e9, 4, 5e6, 0.006, 0, 0});
+  EXPECT_THAT(
+      DoctorToText({.ranks = cluster.ranks, .measured = cluster.measured}),
+      HasSubstr("   1            1.00         2.00           3.00        4.0         5.00        6.0  NO, NO\n"));
+}
+
 TEST(Doctor, ADirectoryOfItsOwnOnEachRankIsNotShared) {
   const TemporaryDirectory directories[2];
   InProcessWorld world(2);

@@ -65,11 +65,18 @@ TEST(WholeAppender, HoldsSoMuchAndCountsTheRest) {
     const FileSizeLimit limit(0);
     EXPECT_FALSE(file.Append(large).ok());
     EXPECT_FALSE(file.Append("too much").ok());
+    EXPECT_THAT(std::string(file.WriteHeld().message()), HasSubstr("not in the file: 2 lines or records"));
   }
   EXPECT_TRUE(file.Append("after").ok());
   EXPECT_EQ(Contents(path), large + "after");
   EXPECT_EQ(file.TakeLost(), 1);
   EXPECT_EQ(file.TakeLost(), 0);
+  {
+    const FileSizeLimit limit(0);
+    EXPECT_FALSE(file.Append("held").ok());
+  }
+  EXPECT_TRUE(file.WriteHeld().ok());
+  EXPECT_EQ(std::filesystem::file_size(path), large.size() + 9) << "what was written no longer takes space";
 }
 
 TEST(AppendWhole, WhatCannotGrowIsRefused) {

@@ -35,6 +35,7 @@ TEST(StagedOutputDeathTest, ASignalLeavesWhatWasThere) {
   };
   is_killed(SIGTERM);
   is_killed(SIGINT);
+  is_killed(SIGHUP);
   EXPECT_THAT(*ListDirectory(directory.path()), ElementsAre("before"));
 }
 

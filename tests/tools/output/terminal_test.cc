@@ -82,6 +82,9 @@ TEST_F(TerminalTest, AFileIsPlain) {
   const int file = open("/dev/null", O_WRONLY);
   EXPECT_FALSE(DetectTerminal(file).live);
   EXPECT_EQ(TerminalColumns(file), 0);
+  setenv("HADAL_COLUMNS", "90", 1);
+  EXPECT_EQ(TerminalColumns(file), 90);
+  unsetenv("HADAL_COLUMNS");
   close(file);
 }
 

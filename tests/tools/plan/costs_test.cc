@@ -22,7 +22,8 @@ class CostFilesTest : public ::testing::Test {
   CostFilesTest() {
     SetContents(
         both_.profile,
-        "gflops: 100 message_gb_per_second: 1 capacities { source_tokens: 8 target_tokens: 8 } model { d_model: 512 "
+        "gflops: 100 message_gb_per_second: 1 message_microseconds: 5 held_nanoseconds: 2 updated_nanoseconds: 3 "
+        "sum_nanoseconds: 4 capacities { source_tokens: 8 target_tokens: 8 } model { d_model: 512 "
         "d_ff: 2048 heads: 8 source_vocabulary: 100 target_vocabulary: 100 }");
     SetContents(both_.machine,
                 "memory_gib: 8 memory_gb_per_second: 20 fp32 { peak_tflops: 0.2 } inter_node { gb_per_second: 3 }");
@@ -48,6 +49,9 @@ TEST_F(CostFilesTest, AProfileSaysWhatIsComputedAndAMachineWhatLiesBetweenItsNod
   const auto profile = CostsOf({.profile = both_.profile}), machine = CostsOf({.machine = both_.machine});
   EXPECT_DOUBLE_EQ(profile->peak_flops(), 1e11);
   EXPECT_DOUBLE_EQ(profile->Link(/*leaves_node=*/true).bytes_per_second, 1e9);
+  EXPECT_DOUBLE_EQ(profile->Link(/*leaves_node=*/false).latency_seconds, 5e-6);
+  EXPECT_DOUBLE_EQ(profile->UpdateSeconds(/*held=*/1e9, /*updated=*/2e9), 2 + 2 * 3);
+  EXPECT_DOUBLE_EQ(profile->SumSeconds(), 4e-9);
   EXPECT_DOUBLE_EQ(machine->peak_flops(), 2e11);
   EXPECT_DOUBLE_EQ(machine->Link(/*leaves_node=*/true).bytes_per_second, 3e9);
   const auto both = CostsOf(both_);
@@ -230,11 +234,33 @@ TEST(RooflineCosts, ReadersOfBlocksTakeTheTripsThatTheirKernelsState) {
 }
 
 TEST(RooflineCosts, WithoutRatesAsksForAProfile) {
-  Machine cpu = Device();
-  cpu.peak_flops = 0;
-  const auto costs = MakeRooflineCosts(cpu);
-  EXPECT_EQ(costs.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_NE(costs.status().message().find("bench profile"), std::string::npos);
+  for (double Machine::*rate : {&Machine::peak_flops, &Machine::memory_bytes_per_second}) {
+    Machine cpu = Device();
+    cpu.*rate = 0;
+    const auto costs = MakeRooflineCosts(cpu);
+    EXPECT_EQ(costs.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(costs.status().message().find("bench profile"), std::string::npos);
+  }
+}
+
+// The last decoder layer's sublayers: self-attention, cross-attention, feed-forward; the head behind them.
+TEST(RooflineCosts, EachPartOfASublayerIsCounted) {
+  const ModelPlan plan = SmallModel();
+  const size_t cross = plan.sublayers.size() - 3, feed_forward = cross + 1;
+  const auto of = [](const Machine& machine, const ModelPlan& model, int64_t source_rows) {
+    return MakeRooflineCosts(machine).value()->Sublayers(model, {source_rows, 1024}, false).value();
+  };
+  const double keys_and_values =  // of each row of the encoder's output
+      ProductSeconds(Device(), 4096, 1024, 512, 2) - ProductSeconds(Device(), 1024, 1024, 512, 2);
+  EXPECT_GE(of(Device(), plan, 4096)[cross].forward - of(Device(), plan, 1024)[cross].forward, 0.99 * keys_and_values);
+  ModelOptions options = plan.options;
+  options.block.gated = true;
+  EXPECT_GE(of(Device(), ModelPlan::Make(options), 1024)[feed_forward].forward,
+            ProductSeconds(Device(), 1024, 2 * 2048, 512, 2) + ProductSeconds(Device(), 1024, 512, 2048, 2));
+  Machine slow = Device();  // where attention is all
+  slow.attention_flops = 1e6;
+  const SublayerSeconds attention = of(slow, plan, 1024)[cross];
+  EXPECT_NEAR(attention.backward / attention.forward, 5.0 / 2, 1e-3) << "products of a flash attention";
 }
 
 }  // namespace

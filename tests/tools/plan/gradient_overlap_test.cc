@@ -294,6 +294,10 @@ TEST(LayoutPredictionTest, WhatIsCompleteLastIsExposed) {
   ASSERT_LT(exposed, half / 4);
   EXPECT_NEAR(predict(true), seconds(exposed) + exposed * adding + seconds(half), 1e-12);
   EXPECT_NEAR(predict(false), seconds(half) + half * adding + seconds(half), 1e-12);
+  const auto costs = MakeRooflineCosts(machine).value();
+  EXPECT_EQ(PredictLayout(model, {.micro_batches = 4}, *plan, {.costs = *costs, .devices_per_node = 2})->calls,
+            4 * ReplicaExchanges(model, *plan, 0))
+      << "a gradient there and back, and a weight";
 }
 
 // Of the first 7 of 8 groups: 12 bytes an element to move its gradients, 12 to add them.

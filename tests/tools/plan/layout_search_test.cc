@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <cstdlib>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -10,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "kernels/cuda_host/own_memory.h"
 #include "layers/method_presets.h"
@@ -476,8 +478,23 @@ TEST(LayoutSearch, AnswersFor64NodesOf8) {
   EXPECT_LE(search.best.front().FullestBytes(), machine.memory_bytes);
   EXPECT_LT(search.replayed, search.candidates / 4) << "most are never laid out";
   const SearchText about{options, machine, *costs, {}};
-  EXPECT_THAT(LayoutSearchToText(search, about), HasSubstr("a prediction"));
-  EXPECT_EQ(nlohmann::json::parse(LayoutSearchToJson(search, about))["memory"].size(), 512u);
+  const std::string text = LayoutSearchToText(search, about);
+  const auto number_behind = [&](const std::string& words) {
+    return text.find(words) == std::string::npos ? -1 : std::atof(text.c_str() + text.find(words) + words.size());
+  };
+  const double days = 1000 * best.step_seconds / 86400;
+  EXPECT_NEAR(number_behind("run: 1,000 steps take "), days, 0.005);
+  EXPECT_THAT(text, HasSubstr(absl::StrFormat(" days, %.0f device-days: a prediction", 512 * days)));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("most goes to compute"))) << "besides computing";
+  const auto json = nlohmann::json::parse(LayoutSearchToJson(search, about));
+  EXPECT_EQ(json["memory"].size(), 512u);
+  EXPECT_DOUBLE_EQ(json["search"]["layouts"][0]["utilisation"].get<double>(),
+                   search.perfect_seconds / best.step_seconds);
+  const auto& fullest = json["memory"][static_cast<int>(number_behind("memory: rank "))];
+  EXPECT_EQ(fullest["device_bytes"], search.best.front().FullestBytes());
+  double state = 0;
+  for (const char* part : {"weights_bytes", "gradients_bytes", "optimizer_bytes"}) state += fullest[part].get<double>();
+  EXPECT_NEAR(number_behind("GiB = state "), state / (1 << 30), 0.006);
 }
 
 }  // namespace

@@ -12,8 +12,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_format.h"
+#include "kernels/cuda_host/driver_memory.h"
+#include "kernels/cuda_host/own_memory.h"
 #include "layers/method_presets.h"
 #include "pipeline/engine/engine.h"
+#include "pipeline/engine/memory_fit.h"
+#include "pipeline/schedule/schedule_replay.h"
 #include "runtime/comm/in_process_communicator.h"
 #include "runtime/status_macros.h"
 #include "tests/support/tiny_plan.h"
@@ -121,6 +126,11 @@ TEST(PlanReport, BytesAreTheArenasOnEveryRankOfAGrid) {
     const nlohmann::json json = nlohmann::json::parse(PlanToJson(report, {}));
     EXPECT_EQ(json["ranks"], 6);
     EXPECT_EQ(json["micro_batches"], 4);
+    EXPECT_EQ(StepTokens(report), 4 * 64);
+    std::vector<int64_t> parameters(2, 0);  // of a stage
+    for (const ChunkReport& chunk : report.chunks) parameters[chunk.rank] += chunk.parameters;
+    EXPECT_DOUBLE_EQ(report.optimizer_seconds,
+                     static_cast<double>(std::max(parameters[0], parameters[1])) / (sharded ? 3 : 1) / 1e9);
     EXPECT_THAT(PlanToText(report, {}), HasSubstr(sharded ? "moments sharded" : "on every replica"));
   }
 }
@@ -134,6 +144,12 @@ TEST(PlanReport, MuonsBytesAndOperations) {
   EXPECT_EQ(muon.muon_operations, 44 * 655360 + 14 * 1146880);
   EXPECT_NEAR(muon.optimizer_seconds - adam.optimizer_seconds, muon.muon_operations / 1e10, 1e-9);
   EXPECT_THAT(PlanToText(muon, {}), HasSubstr("muon      58 matrices of"));
+  int64_t elements = 0;  // of one moment
+  for (int32_t p = 0; p < std::ssize(muon.model.parameters); ++p) {
+    if (muon.model.uses_muon(p)) elements += muon.model.parameters[p].elements();
+  }
+  EXPECT_EQ(ClusterNeedsOf(muon, options, {}).checkpoint_bytes,
+            ClusterNeedsOf(adam, options, {}).checkpoint_bytes - 4 * elements);
   EXPECT_THAT(PlanToText(adam, {}), Not(HasSubstr("muon")));
 }
 
@@ -202,6 +218,26 @@ TEST(PlanReport, PredictsTheTimeOfTheProducts) {
   const double optimizer = static_cast<double>(report.model.ParameterElements()) / 1e9;
   EXPECT_NEAR(report.step_seconds, products + optimizer, 1e-9);
   EXPECT_NEAR(report.bubble, 0, 1e-9);
+  EXPECT_THAT(PlanToText(report, {}), HasSubstr(" 100.0% ")) << "of the cost";
+  TrainOptions options = SmallRun();
+  options.pipeline.recompute_every = 2;
+  const auto repeated = MakePlanReport(options, 1, Stream::Cpu(1), kRate).value();
+  double again = 0;
+  for (size_t s = 0; s < report.pipeline.costs.size(); ++s) {
+    if (repeated.pipeline.recomputed[s]) again += report.pipeline.costs[s];
+  }
+  EXPECT_EQ(repeated.chunks[0].recomputed_sublayers, 3 * 2 + 4 * 3);
+  EXPECT_NEAR(repeated.step_seconds - report.step_seconds, 4 * 2 * again / 10e9, 1e-9);
+}
+
+// Three equal stages of four micro-batches would idle 2 / 6 of the time.
+TEST(PlanReport, StatesTheBubble) {
+  const auto report = MakePlanReport(SmallRun(), 3, Stream::Cpu(1), kRate).value();
+  EXPECT_GT(report.bubble, 0.2);
+  EXPECT_THAT(PlanToText(report, {}), HasSubstr(absl::StrFormat("bubble    %.1f%% of", 100 * report.bubble)));
+  for (const ChunkReport& chunk : report.chunks) {
+    EXPECT_DOUBLE_EQ(chunk.weight_seconds, kWeightShare * chunk.backward_seconds);
+  }
 }
 
 // What products read takes two bytes more, where another stage has the master two bytes less.
@@ -373,10 +409,26 @@ TEST(ClusterNeeds, AreOfTheFullestNodeAndOfWholeCheckpoints) {
   options.checkpoint.keep_every = 30;
   EXPECT_EQ(ClusterNeedsOf(report, options, {}).kept_checkpoints, 20 + 33 + 1) << "these are saved, too";
   EXPECT_DOUBLE_EQ(ClusterNeedsOf(report, options, {}).interval_seconds, 30 * report.step_seconds);
+  options.checkpoint = {.every_steps = 0, .every_minutes = 2, .keep_last = 0};
+  report.step_seconds = 6;
+  EXPECT_EQ(ClusterNeedsOf(report, options, {}).kept_checkpoints, 1000 * 6 / 120 + 1);
+  EXPECT_DOUBLE_EQ(ClusterNeedsOf(report, options, {}).interval_seconds, 120);
+  options.checkpoint.keep_last = 3;
+  options.validation.every_steps = 0;
+  EXPECT_EQ(ClusterNeedsOf(report, options, {}).kept_checkpoints, 3 + 1) << "without validations none is the best";
+  options.checkpoint = {.keep_last = 0};
   options.stop.steps = 0;
   report.cluster = ClusterNeedsOf(report, options, {.write_gb_per_second = 1e-6, .grace_seconds = 1});
   EXPECT_THAT(PlanToText(report, {}), AllOf(HasSubstr("grows with every checkpoint"), HasSubstr("LONGER THAN 1.0s")));
   EXPECT_TRUE(nlohmann::json::parse(PlanToJson(report, {}))["cluster"]["kept_bytes"].is_null());
+}
+
+// A device holds the arena; its host what is pinned, and the graphs' launches.
+TEST(ClusterNeeds, OfAHostWithDevicesAreWhatIsPinned) {
+  const PlanReport report = MakePlanReport(SmallRun(), 1, Stream::ForLayouts(DeviceKind::kCuda, 1), kRate).value();
+  EXPECT_EQ(ClusterNeedsOf(report, SmallRun(), {}).host_bytes,
+            report.layouts[0].host_bytes() + MemoryAllowance::Bytes(1) + cuda::OwnMemory::kHostBytes +
+                MostGraphsOfARank(report).launches * cuda::DriverMemory::kGraphLaunchHostBytes);
 }
 
 TEST(PlanReport, TextAndJsonHoldTheSame) {
@@ -392,6 +444,11 @@ TEST(PlanReport, TextAndJsonHoldTheSame) {
   const nlohmann::json json = nlohmann::json::parse(PlanToJson(report, {.sublayers = true}));
   EXPECT_EQ(json["parameters"], report.model.ParameterElements());
   EXPECT_EQ(json["memory"][1]["arena_bytes"], report.layouts[1].total_bytes());
+  EXPECT_EQ(json["decoder_residual_gain"], report.model.options.decoder.residual_gain);
+  EXPECT_EQ(json["target_tokens_per_second"], 4 * 64 / report.step_seconds);
+  EXPECT_EQ(json["stages"][1]["weight_seconds"], report.chunks[1].weight_seconds);
+  EXPECT_EQ(nlohmann::json::parse(PlanToJson(on_device, {}))["memory"][0]["driver_bytes"],
+            DriverBytes(on_device.model, on_device.pipeline));
   EXPECT_EQ(json["stages"].size(), 2u);
   EXPECT_EQ(json["list"].size(), report.model.sublayers.size());
   EXPECT_THAT(text, HasSubstr(std::to_string(report.layouts[1].total_bytes())));
@@ -399,6 +456,8 @@ TEST(PlanReport, TextAndJsonHoldTheSame) {
     return std::atof(text.c_str() + text.find(words) + std::strlen(words));
   };
   EXPECT_GE(number_after("with allowance "), MemoryAllowance::Bytes(1) >> 20) << "MiB";
+  const int64_t both = report.layouts[0].total_bytes() + report.layouts[1].total_bytes();
+  EXPECT_NEAR(number_after("total of the arenas "), static_cast<double>(both) / (1 << 20), 0.06);
   const double tflops = number_after(" target tokens/s, ");
   EXPECT_GT(tflops, 0.01) << "two ranks of 10 GFLOP/s are mostly at work";
   EXPECT_LE(tflops, 0.02);

@@ -113,6 +113,8 @@ TEST(Plan, OfManyRanksFitsAScreen) {
                                     "50",
                                     "--nodes",
                                     "64",
+                                    "--grace-seconds",
+                                    "7",
                                     "--set",
                                     "batch.micro_batches=64",
                                     "--set",
@@ -131,6 +133,7 @@ TEST(Plan, OfManyRanksFitsAScreen) {
     const Json json = PlanJson(run);
     EXPECT_EQ(json["memory"].size(), 512u);
     EXPECT_EQ(json["cluster"]["ranks_per_node"], 8);
+    EXPECT_EQ(json["cluster"]["grace_seconds"], 7);
     int64_t most = 0;
     for (const Json& rank : json["memory"]) most = std::max(most, rank["arena_bytes"].get<int64_t>());
     EXPECT_THAT(Plan(run).out, HasSubstr(absl::StrCat("(", most, " bytes)"))) << "the fullest rank is shown";
@@ -144,6 +147,7 @@ TEST(Plan, OfAMachineHasTheBytesOfItsLayoutAndTheStepOfItsReplay) {
     SCOPED_TRACE(absl::StrJoin(Joined(question.run, question.machine), " "));
     const Json searched = PlanJson(Joined(question.run, question.machine));
     ASSERT_TRUE(searched.is_object());
+    EXPECT_EQ(searched["cluster"]["ranks_per_node"], 8);
     for (const auto& [key, value] : question.kept) EXPECT_EQ(searched[key], value) << key;
     for (const Json& layout : searched["search"]["layouts"]) {
       EXPECT_LE(layout["fullest_bytes"].get<int64_t>(), question.memory_gib * (1 << 30));
@@ -179,13 +183,22 @@ TEST(Plan, TakesItsCostsFromAProfile) {
   )";
   for (const char* kind : {"source_embedding", "encoder_self_attention", "encoder_feed_forward", "target_embedding",
                            "decoder_self_attention", "cross_attention", "decoder_feed_forward", "output_head"}) {
-    absl::StrAppend(&profile, "sublayers { kind: \"", kind, "\" forward_ms: 1 backward_ms: 2 }\n");
+    absl::StrAppend(
+        &profile, "sublayers { kind: \"", kind,
+        "\" forward_ms: 1 backward_ms: 2 recomputed_forward_ms: 3 recompute_ms: 4 recomputed_backward_ms: 6 }\n");
   }
   SetContents(directory / "profile.textproto", profile + "}\n");
   SetContents(directory / "mine.textproto", "batch { micro_batches: 8 } pipeline { threads: 1 }\n");
   const Json plan =
       PlanJson({directory / "mine.textproto", "--profile", directory / "profile.textproto", "--ranks", "1"});
   EXPECT_NEAR(plan.value("step_seconds", 0.0), 8 * 33 * 0.003, 1e-9);
+  const Json repeated = PlanJson({directory / "mine.textproto", "--profile", directory / "profile.textproto", "--ranks",
+                                  "1", "--set", "pipeline.recompute_every=1"});
+  EXPECT_NEAR(repeated.value("step_seconds", 0.0), 8 * (30 * 0.013 + 3 * 0.003), 1e-9) << "embeddings and head are not";
+  const CommandResult of_cpus = Plan({directory / "mine.textproto", "--profile", directory / "profile.textproto",
+                                      "--machine", Config("machines/h200_8")});
+  EXPECT_EQ(of_cpus.exit_code, 2);
+  EXPECT_THAT(of_cpus.err, HasSubstr("a profile has the times of CPUs"));
 }
 
 TEST(Plan, WithoutASpeedSaysHowToGiveOne) {
@@ -200,6 +213,19 @@ TEST(Plan, RefusesWhatADevicesPrecisionCannotHold) {
   const CommandResult plan = Plan({Config("base"), Config("method/mix_ln"), "--device", "cuda", "--ranks", "2"});
   EXPECT_NE(plan.exit_code, 0);
   EXPECT_THAT(plan.err, HasSubstr("post_norm_share"));
+}
+
+TEST(Plan, NamesTheSettingThatIsWrongAndTheFileWithoutEffect) {
+  const TemporaryDirectory directory;
+  SetContents(directory / "one.textproto", "model { heads: 4 }\n");
+  SetContents(directory / "two.textproto", "model { heads: 7 }\nstop { steps: 9 }\n");
+  const CommandResult plan = Plan({directory / "one.textproto", directory / "two.textproto", "--gflops", "50"});
+  EXPECT_EQ(plan.exit_code, 2);
+  EXPECT_THAT(plan.err, HasSubstr("\n  " + (directory / "two.textproto") + ":1:9: model.heads = 7"));
+  const CommandResult right =
+      Plan({directory / "one.textproto", directory / "two.textproto", "--gflops", "50", "--set", "model.heads=8",
+            "--set", "model.encoder_layers=1", "--set", "model.decoder_layers=1"});
+  EXPECT_THAT(right.err, HasSubstr("warning: " + (directory / "one.textproto") + " has no effect"));
 }
 
 class PlanForAMachine : public ::testing::Test {

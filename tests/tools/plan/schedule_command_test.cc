@@ -47,7 +47,17 @@ TEST(Simulate, ASlowRankIsTheBoundAndTheImbalance) {
   EXPECT_EQ(simulation.bound_seconds, 16 * 6);
   EXPECT_GE(simulation.step_seconds, 16 * 6 + 2 * 3);  // and around it one pass of the ranks before it
   EXPECT_GT(simulation.result.breakdown.imbalance_seconds, 0);
+  EXPECT_THAT(SimulationToText(simulation), Not(HasSubstr("the traced step")));
   EXPECT_NEAR(simulation.result.breakdown.makespan_seconds(), simulation.step_seconds, 1e-9);
+}
+
+// Of a step that took half as long in the run.
+TEST(Simulate, IsComparedWithTheFormulaAndTheTrace) {
+  SimulateOptions options = Equal(ScheduleKind::k1F1B, {2, 1, 4});
+  options.traced_seconds = MustSimulate(options).step_seconds / 2;
+  EXPECT_THAT(SimulationToText(MustSimulate(options)),
+              AllOf(HasSubstr("the formula says 20.0% of the makespan"),
+                    HasSubstr("the traced step took 7500.000 ms: the replay differs by +100.0%\n")));
 }
 
 TEST(Simulate, LinksBetweenNodesAreTheLimitedOnes) {

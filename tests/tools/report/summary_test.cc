@@ -7,6 +7,7 @@
 #include "tests/support/numbered_step.h"
 #include "tests/support/recorded_run.h"
 #include "tests/support/temporary_directory.h"
+#include "tools/plan/plan_report.h"
 
 namespace hadal {
 namespace {
@@ -230,6 +231,7 @@ TEST_F(SummaryTest, EveryNumberOfTheJsonHasItsName) {
   EXPECT_NEAR(json["step_seconds"].get<double>(), 3.25, 1e-9);
   EXPECT_NEAR(json["outside_seconds"].get<double>(), 0.01, 1e-9);
   EXPECT_NEAR(json["target_tokens_per_second"].get<double>(), 1000 / 3.25, 1e-9);
+  EXPECT_EQ(json["stages"][0]["predicted_bytes"], 22 + MemoryAllowance::Bytes(summary.runs[0].threads));
   json["stages"][0].erase("predicted_bytes");
   EXPECT_EQ(json["stages"], nlohmann::json::parse(R"([{"stage": 0, "forward_seconds": 14, "recompute_seconds": 15,
       "backward_seconds": 16, "wait_seconds": 17, "communication_seconds": 18, "optimizer_seconds": 19,

@@ -172,6 +172,9 @@ TEST_F(RankSetupTest, AllOnGpusOfTheirOwnByNccl) {
   EXPECT_TRUE(common.gpu && common.nccl);
   EXPECT_EQ(common.compute_storage, Storage::kBFloat16);
   EXPECT_THAT(common.notices, ElementsAre("training on H100, products in bf16", HasSubstr("by NCCL 2.28.9")));
+  request_.transport = Transport::kHost;
+  EXPECT_FALSE(Compare()->nccl);
+  request_.transport = Transport::kAuto;
   ranks_[2].device.name = "A100";
   EXPECT_THAT(Compare()->notices[0],
               AllOf(HasSubstr("not alike"), HasSubstr("rank 0: H100"), HasSubstr("rank 2: A100")));
@@ -188,7 +191,7 @@ void Store(const std::string& directory, int32_t first = 5) {
   std::filesystem::create_directories(directory);
   CorpusWriter writer = *CorpusWriter::Create({.prefix = directory + "/train",
                                                .source_vocabulary = {"vocabulary.model", 100, 17},
-                                               .target_vocabulary = {"vocabulary.model", 100, 17},
+                                               .target_vocabulary = {"target.model", 90, 18},
                                                .corpora = {directory},
                                                .shard_bytes = 400});
   for (int32_t i = 0; i < 60; ++i) {
@@ -211,7 +214,7 @@ TEST(CorpusFacts, TellFilesAndTheirPlace) {
   EXPECT_NE(facts("one").files, facts("copy").files);
   EXPECT_EQ(facts("one").contents, facts("copy").contents);
   EXPECT_NE(facts("one").contents, facts("other").contents);
-  EXPECT_THAT(facts("one").contents, HasSubstr("\ntrain.00000.shard ("));
+  EXPECT_THAT(facts("one").contents, HasSubstr("\ntarget.model (90 ids, checksum 00000012)\ntrain.00000.shard ("));
 }
 
 }  // namespace

@@ -100,6 +100,7 @@ TEST_F(MetricCommandsTest, WarnsOfLinesThatAreNoSentences) {
   EXPECT_THAT(said("-1.5\tThe cat sat.\n-2\tIt's 3.5.\n"), HasSubstr("`cut -f2-`"));
   EXPECT_THAT(said("H-0\t-0.5\tThe cat\nH-1\t-0.7\tIt's\n"), HasSubstr("fairseq-generate"));
   EXPECT_THAT(said("Th@@ e cat\nIt@@ 's\n"), HasSubstr("pieces of words"));
+  EXPECT_THAT(said("▁The ▁cat\n▁It 's\n"), HasSubstr("pieces of words"));
   EXPECT_THAT(said("The cat sat .\nIt 's 3.5 .\n"), HasSubstr("tokenised text"));
   input_.clear();
   input_.str("The cat sat.\nA cat.\nIt's 3.5.\nIt's.\n");
