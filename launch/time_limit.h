@@ -1,15 +1,14 @@
 // The time limit of a job: when it is reached, the run saves and exits with 85, as on a signal. A monotonic clock
-// measures the time left, so setting the machine's clock during the run changes nothing. Only rank 0's limit counts. If
-// its host's clock differs from that of the host that set HADAL_JOB_START, the limit is off by the difference.
+// measures the time left, so setting the machine's clock during the run changes nothing. The ranks' earliest limit
+// counts. If a host's clock differs from that of the host that set HADAL_JOB_START, its limit is off by the difference.
 //
 // The limit is the earlier of two times: `--stop-after 3h55m` after the job's start, and Slurm's end of the job
 // (SLURM_JOB_END_TIME) less a margin, a tenth of the job's time but at most 5 minutes. If a supervisor restarts the
 // run, --stop-after counts from the job's first start; after a requeue by Slurm, from the new start. A
 // SLURM_JOB_END_TIME in the past is ignored: it is then of another Slurm job, in whose shell this one was started. A
 // run that reaches the limit can be continued; one that reaches the config's stop.minutes is done (exit code 0).
-// Limitation: the limit is checked only where a step's gradient norms are exchanged, and before a validation
-// (pipeline/trainer.h). The margin must cover the longest interval between two checks (a step or a validation) and a
-// save.
+// Limitation: the limit is checked only where a step's gradient norms are exchanged, and before and within a validation
+// (pipeline/trainer.h). The margin must cover the longest interval between two checks, a step, and a save.
 // Thread safety: any thread.
 #pragma once
 

@@ -24,6 +24,13 @@ BatchCapacity BatchCapacityOf(const TrainOptions& options) {
           .sentence_rows = options.model.max_positions};
 }
 
+// Micro-batches whose forward takes as long as a step of m micro-batches on each of R replicas of S stages: with a
+// backward of two forwards, a step takes 3 (m + S - 1) forwards of a stage.
+int64_t ValidationPart(const PipelineLayout& pipeline) {
+  const int64_t replicas = pipeline.grid.replicas, each = std::max<int64_t>(pipeline.step_micro_batches / replicas, 1);
+  return replicas * (3 * each + 2 * (pipeline.grid.stages - 1));
+}
+
 // What the best checkpoints are chosen by: two scores compare only if all of this is the same.
 std::string MetricOf(const TrainOptions& options, const Corpus& sentences) {
   const ValidationOptions& validation = options.validation;
@@ -81,6 +88,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainOptions& opt
                                                              .metric = options.validation.metric,
                                                              .keep_best = options.checkpoint.keep_best,
                                                              .stop_requested = surroundings.stop_requested,
+                                                             .part = ValidationPart(pipeline),
                                                              .sink = trainer->IsMain() ? &surroundings.sink : nullptr});
     HADAL_RETURN_IF_ERROR(collectives.AllOk(validator.status(), "reading the validation corpus"));
     trainer->validator_ = *std::move(validator);

@@ -174,6 +174,7 @@ Validator::Validator(const ValidatorSetup& setup, ValidationBatches packed)
       metric_(setup.metric),
       keep_best_(setup.keep_best),
       stop_requested_(setup.stop_requested),
+      part_(setup.part),
       sink_(setup.sink) {
   for (const PackedBatch& batch : batches_) AddTo(identity_, batch);
   if (setup.corpus.manifest().corpora.size() < 2) return;
@@ -221,10 +222,8 @@ absl::StatusOr<bool> Validator::Stops(Engine& engine) const {
 
 absl::StatusOr<bool> Validator::Evaluate(Engine& engine, const StepScalars& scalars,
                                          std::vector<LossSums>& of_batches) const {
-  constexpr size_t kMicroBatchesOfAStage = 16;
-  const size_t most = kMicroBatchesOfAStage * static_cast<size_t>(engine.grid().world().size());
   for (std::span<const PackedBatch> left = batches_; !left.empty();) {
-    const std::span<const PackedBatch> part = left.first(std::min(most, left.size()));
+    const std::span<const PackedBatch> part = left.first(std::min(static_cast<size_t>(part_), left.size()));
     left = left.subspan(part.size());
     std::vector<LossSums> sums;
     HADAL_RETURN_IF_ERROR(engine.Evaluate(part, scalars, /*row_nll=*/nullptr, &sums).status());

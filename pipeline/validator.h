@@ -111,6 +111,7 @@ struct ValidatorSetup {
   ValidationMetric metric = ValidationMetric::kNll;  // the others need `bleu`
   int32_t keep_best = 1;                             // the most steps that progress.best lists
   std::function<bool()> stop_requested;              // polled on every rank during validations; may be empty
+  int64_t part = 16;                                 // micro-batches between two polls; the same on all ranks
   MetricsSink* sink = nullptr;  // on the rank that reports, null elsewhere; must outlive the validator
 };
 
@@ -124,9 +125,8 @@ class Validator {
   // skipped: no checkpoint is then saved, and the best must be in one. If the score is not better than the best one,
   // counts a validation without improvement.
   // Returns false on all ranks, having changed and reported nothing, if any rank was requested to stop. Ranks agree on
-  // that after every 16 micro-batches a stage, which take about as long as a step, and after the translations.
-  // Errors: those of Communicator::Wait and of the translation; then `progress` may be written in part, and nothing is
-  // reported.
+  // that after every ValidatorSetup::part micro-batches and after the translations.
+  // Errors: those of Communicator::Wait and of the translation; then nothing is changed or reported.
   absl::StatusOr<bool> Run(Engine& engine, TrainingProgress& progress);
 
   int64_t sentences() const { return identity_.samples; }
@@ -156,6 +156,7 @@ class Validator {
   ValidationMetric metric_;
   int32_t keep_best_;
   std::function<bool()> stop_requested_;
+  int64_t part_;
   MetricsSink* sink_;
 };
 

@@ -123,7 +123,8 @@ struct TrainingProgress {
   std::string validation_metric = "nll";  // of `best`: "nll", or "bleu" or "chrf" and how it is measured
   std::vector<ScoredStep> best;           // best first, of equal ones the earlier first; at most checkpoint.keep_best
   int32_t validations_without_improvement = 0;
-  // Whether this step's validation was skipped because the run was stopping. The resumed run does it first.
+  // Whether this step's validation was skipped or interrupted because the run was stopping. The resumed run does it
+  // first.
   bool validation_due = false;
   LossTrend loss_trend;
   int32_t skipped_in_a_row = 0;  // steps without an update, this one and those before it: the weights may be the cause

@@ -49,7 +49,7 @@ TEST(InstructionSets, ThoseOfThisCpuAreWhatKernelsDispatchTo) {
 
 #if HWY_ARCH_X86
 
-TEST(InstructionSets, TheWidestTellsWhetherAProductAndItsSumAreOne) {
+TEST(InstructionSets, TheWidestDecidesWhetherMultiplyAddIsFused) {
   EXPECT_TRUE(HasFusedMultiplyAdd(HWY_AVX2));
   EXPECT_TRUE(HasFusedMultiplyAdd(HWY_SSE4 | HWY_AVX3));
   EXPECT_FALSE(HasFusedMultiplyAdd(HWY_SSE4));

@@ -66,7 +66,7 @@ for set in SITE_ENV="$(readlink -f "$source/launch/slurm/site.env")" LAUNCHER=sr
 rm site.env
 # One line of the layouts after the other, with a launcher that only says how it was called.
 printf 'one 1\r\ntwo 2 --set a=b' > layouts.txt
-task() { expect "$1" env HADAL=program HADAL_LAUNCHER="$2" SLURM_ARRAY_TASK_ID="$3" bash "$source/launch/slurm/sweep.sbatch" layouts.txt x; }
+task() { expect "$1" env -u SRUN_CPUS_PER_TASK HADAL=program HADAL_LAUNCHER="$2" SLURM_ARRAY_TASK_ID="$3" bash "$source/launch/slurm/sweep.sbatch" layouts.txt x; }
 mpirun() { echo "mpirun $*"; echo "CPUs: $(printenv SRUN_CPUS_PER_TASK)"; }
 export -f mpirun
 SLURM_CPUS_PER_TASK=2 task 0 mpirun 1; says "^mpirun -n 1 program train x --run-dir sweep/runs/one$"; says "^CPUs: $"

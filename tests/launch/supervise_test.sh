@@ -59,7 +59,7 @@ job "$reports"'report start 40 /r; report saved $((60 - 20 * (n / 2 % 2))); exit
 expect 6 "${supervise[@]}" -- bash job; starts 4
 job 'n=$(wc -l < starts); mkdir -p run/checkpoints/step_0000000$((n % 2)); ln -sfn step_0000000$((n % 2)) run/checkpoints/latest; exit 137'
 expect 6 "${supervise[@]}" -- bash job --run-dir run; starts 4
-# Behind a named checkpoint a copy in memory counts once a later checkpoint is saved; a job that Slurm has requeued is past that.
+# After --resume CHECKPOINT a copy in memory is progress only once a later checkpoint is saved, except in a job that Slurm has requeued.
 job "$reports"'report start 40 /r; report copied $((40 + n)); [ $n -eq 4 ] || exit 137; report end 0'
 expect 6 "${supervise[@]}" --tries 2 -- bash job --resume=step_40; starts 2; : > starts
 SLURM_RESTART_COUNT=1 expect 0 "${supervise[@]}" --tries 2 -- bash job --resume=step_40; starts 4

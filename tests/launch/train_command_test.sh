@@ -290,8 +290,9 @@ expect 2 "$hadal" trian; says 'did you mean "train"?'
 expect 2 "$hadal"; says "Subcommands:"
 expect 1 "$hadal" translate unbroken --input text/test.en --out /dev/full --max-len-b 5; says "is the disk full"
 # A process raises its soft limit of open files.
-expect 0 bash -c 'ulimit -Sn 6; exec "$@"' few "$hadal" score unbroken --source text/test.en --target text/test.de --threads $(($(nproc) + 1))
-says "^warning: rank 0 has $(($(nproc) + 1)) threads, but its share is"
+many=$(($(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc) + 1))
+expect 0 bash -c 'exec 3>&- 4>&- 5>&-; ulimit -Sn 6; exec "$@"' few "$hadal" score unbroken --source text/test.en --target text/test.de --threads $many
+says "^warning: rank 0 has $many threads, but its share is"
 expect 1 bash -c '"$1" checkpoint ls unbroken > /dev/full' full "$hadal"; says "is the disk full"
 expect 2 "$hadal" bench kernels --device cpu --widths 65; says "65 is no multiple of 64"
 expect 2 "$hadal" bench step --precision bf61; says 'not one of auto, fp32, tf32, bf16; did you mean "bf16"?'

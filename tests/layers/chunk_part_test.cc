@@ -177,7 +177,7 @@ TEST(Workspace, BlocksOfLogitsOfLargeVocabulariesTakeAtMost64MiB) {
   }
 }
 
-// In a narrow model they are wider than the sums of a norm's gradients.
+// In a narrow model these sums are larger than those of a norm's gradients.
 TEST(Workspace, TheWeightsOfManyCombinedLayersHaveSums) {
   for (const bool deep_encoder : {true, false}) {
     ModelPlan plan = Plan();

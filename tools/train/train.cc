@@ -59,23 +59,21 @@ struct RankOfRun {
   TrainingSinks& sinks;
 };
 
-// Returns whether this rank was requested to stop, by a signal or, on rank 0, by the end of --stop-after.
-std::function<bool()> StopRequestOf(const PreparedRun& prepared, const World& world) {
-  return [limit = prepared.time_limit, keeps_time = world.rank() == 0] {
-    return StopSignalled() || (keeps_time && limit.Reached());
-  };
+// Returns whether this rank was requested to stop, by a signal or by its time limit. Every rank keeps time, so that
+// replicas stop translating together.
+std::function<bool()> StopRequestOf(const PreparedRun& prepared) {
+  return [limit = prepared.time_limit] { return StopSignalled() || limit.Reached(); };
 }
 
 // Creates the BLEU evaluator for validations; returns null if the config does not request one. Warns of sentences that
 // it leaves out, and of references without spaces between words. `prepared` and `layout` must outlive the result.
 std::unique_ptr<ValidationBleu> MakeValidationBleu(const PreparedRun& prepared, const RunLayout& layout,
-                                                   const World& world, TrainingSinks& sinks) {
+                                                   TrainingSinks& sinks) {
   const TrainOptions& options = prepared.options.train;
   if (!layout.pipeline.decoder || !prepared.validation) return nullptr;
-  auto bleu = std::make_unique<ValidationBleu>(*prepared.validation, *prepared.vocabularies,
-                                               options.validation.bleu_sentences, layout.plan, layout.pipeline,
-                                               absl::Seconds(options.pipeline.wait_timeout_seconds),
-                                               options.validation.bleu_tokenizer, StopRequestOf(prepared, world));
+  auto bleu = std::make_unique<ValidationBleu>(
+      *prepared.validation, *prepared.vocabularies, options.validation.bleu_sentences, layout.plan, layout.pipeline,
+      absl::Seconds(options.pipeline.wait_timeout_seconds), options.validation.bleu_tokenizer, StopRequestOf(prepared));
   if (bleu->skipped() > 0) {
     sinks.Warn(absl::StrCat("BLEU at validations leaves out ", bleu->skipped(), " of ",
                             bleu->skipped() + bleu->sentences(), " sentences: their sources are empty or longer than ",
@@ -100,7 +98,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const RankOfRun& rank, Prep
                                     .train = *prepared.train,
                                     .validation = prepared.validation ? &*prepared.validation : nullptr,
                                     .sink = sinks.sink(),
-                                    .stop_requested = StopRequestOf(prepared, rank.world)};
+                                    .stop_requested = StopRequestOf(prepared)};
   if (bleu != nullptr) surroundings.validation_bleu = std::ref(*bleu);
   surroundings.hosts = agreed.hosts;
   HADAL_ASSIGN_OR_RETURN(surroundings.trace, AsCommonError(sinks.MakeTraceRequest(rank.arguments.trace, options.stop)));
@@ -212,7 +210,7 @@ absl::StatusOr<int> TrainInWorld(const TrainArguments& arguments, absl::StatusOr
   const RankOfRun rank{
       .arguments = arguments, .world = world, .collectives = collectives, .device = device, .sinks = sinks};
   HADAL_ASSIGN_OR_RETURN(const AgreedRun agreed, AgreeOnRun(arguments, prepared, world, collectives, device, sinks));
-  const std::unique_ptr<ValidationBleu> bleu = MakeValidationBleu(*prepared, agreed.layout, world, sinks);
+  const std::unique_ptr<ValidationBleu> bleu = MakeValidationBleu(*prepared, agreed.layout, sinks);
   HADAL_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer, MakeTrainer(rank, *prepared, agreed, bleu.get()));
   const auto is_other = [&](const std::string& host) { return host != agreed.hosts[0]; };
   if (world.rank() == 0 && std::ranges::any_of(agreed.hosts, is_other)) {

@@ -206,7 +206,7 @@ TEST(DecodeCommandTest, SurvivesItsBytes) {
   EXPECT_EQ(read.rows[1].cache_row, 12);
   EXPECT_TRUE(read.source.empty());
   EXPECT_FALSE(read.Read({bytes.data(), static_cast<size_t>(integers - 1)}).ok());
-  // One offset, and a token less than none.
+  // One offset, and a negative number of tokens.
   EXPECT_FALSE(read.Read(std::vector<int32_t>{static_cast<int32_t>(DecodeCommand::Kind::kEncode), 0, 1, -1}).ok());
 }
 

@@ -69,7 +69,7 @@ class PaddedModel {
     decoder_.Bind(arena_);
   }
 
-  // `poison`: the size of what stands in padding rows. Of the fourth update of the weights.
+  // `poison`: the size of what stands in padding rows. The step is the weights' fourth update.
   Outcome Run(float poison, uint32_t stream, int64_t updates_before = 0) {
     const std::vector<float> nan(layout_.device_bytes() / sizeof(float), std::numeric_limits<float>::quiet_NaN());
     device_->CopyIn(arena_.Get<float>(base_), nan.data(), layout_.device_bytes());

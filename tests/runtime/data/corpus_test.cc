@@ -162,7 +162,7 @@ TEST_F(CorpusTest, IdsOutsideTheVocabularyAreRefusedWhenWriting) {
   EXPECT_TRUE(writer.Add(Sample{.source = {3}, .target = {9}}.view()).ok());
 }
 
-TEST_F(CorpusTest, FramesThatAreNoneAreRefusedWhenWriting) {
+TEST_F(CorpusTest, DamagedFramesAreRefusedWhenWriting) {
   CorpusWriter writer = *CorpusWriter::Create(
       {.prefix = prefix(), .target_vocabulary = {"v", 10, 0}, .corpora = {"one"}, .inputs = {.frame_width = 2}});
   const auto add = [&](const std::vector<float>& frames, int32_t width) {

@@ -25,6 +25,7 @@ TEST(StagedOutputDeathTest, ASignalLeavesWhatWasThere) {
   const auto is_killed = [&](int signal) {
     EXPECT_EXIT(
         {
+          std::signal(signal, SIG_DFL);  // the tests themselves may run under nohup
           const OutputFolder folder = OutputFolder::Take(directory.path()).value();
           const StagedOutput staged = StagedOutput::Begin(directory / "new").value();
           SetContents(staged.Path("half"), "h");

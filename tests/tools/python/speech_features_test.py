@@ -120,7 +120,7 @@ class SpeechFeatures(unittest.TestCase):
             expected = 10000 * numpy.sin(2 * numpy.pi * 1000 * speed * (numpy.arange(len(fast)) + 200) / 8000)
             self.assertLess(abs(fast - expected).max(), 60)
         high = (10000 * numpy.sin(2 * numpy.pi * 3000 * time)).astype(numpy.float32)
-        self.assertLess(abs(speech_features.at_speed(high, 2)[200:-200]).max(), 60, "above half the rate, 6000 Hz of 4000")
+        self.assertLess(abs(speech_features.at_speed(high, 2)[200:-200]).max(), 60, "a tone of 6000 Hz, above half the rate, 4000 Hz, is removed")
 
     def test_unusable_utterances_are_counted_and_named(self):
         self.write("good.wav", self.noise)
