@@ -164,7 +164,7 @@ void ExpectZeroFrom(const std::vector<float>& values, int64_t row, const char* w
   for (size_t i = row * kWidth; i < values.size(); ++i) ASSERT_EQ(values[i], 0.0f) << what << ", element " << i;
 }
 
-TEST(GrowingGainTest, CountsTheUpdatesOfTheRunsBefore) {
+TEST(PaddingRowsTest, GrowingGainsCountTheUpdatesOfTheRunsBefore) {
   PaddedModel model(ResidualMethod::kBranchNorm);
   EXPECT_EQ(model.Run(0, 1, /*updates_before=*/3).loss, model.Run(0, 1).loss);
 }
