@@ -9,6 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -78,9 +79,11 @@ absl::StatusOr<Hosts> ReadHosts(const std::string& path) {
       if (absl::ConsumePrefix(&word, "slots=") && !absl::SimpleAtoi(word, &host.slots)) host.slots = 0;
     }
     const auto same = [&](const ElasticHost& other) { return IsSame(host.name, other.name); };
-    if (host.slots < 1 || host.slots > kMostSlots || std::ranges::any_of(hosts, same)) {
+    const bool plain = std::ranges::all_of(host.name, absl::ascii_isgraph);  // no byte order mark
+    if (!plain || host.slots < 1 || host.slots > kMostSlots || std::ranges::any_of(hosts, same)) {
       return InvalidArgumentError(path, ": \"", line, "\": each host is named once, with slots=N, ",
-                                  path == kSlurm ? "as --ntasks-per-node gives it" : "its ranks");
+                                  path == kSlurm ? "as --ntasks-per-node gives it" : "its ranks",
+                                  plain ? "" : "; its name is printable ASCII");
     }
     hosts.push_back(std::move(host));
   }

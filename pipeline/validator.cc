@@ -185,6 +185,11 @@ Validator::Validator(const ValidatorSetup& setup, ValidationBatches packed)
 absl::StatusOr<Validator> Validator::Create(const ValidatorSetup& setup) {
   HADAL_ASSIGN_OR_RETURN(ValidationBatches packed,
                          MakeValidationBatches(setup.corpus, setup.capacity, setup.max_sentences, setup.masking));
+  if (packed.target_tokens == 0) {
+    return InvalidArgumentError(
+        "no token of the validation sentences is masked; raise data.masking.share, or "
+        "validation.max_sentences if it is not 0");
+  }
   return Validator(setup, std::move(packed));
 }
 
@@ -228,6 +233,7 @@ absl::StatusOr<bool> Validator::Evaluate(Engine& engine, const StepScalars& scal
     std::vector<LossSums> sums;
     HADAL_RETURN_IF_ERROR(engine.Evaluate(part, scalars, /*row_nll=*/nullptr, &sums).status());
     of_batches.insert(of_batches.end(), sums.begin(), sums.end());
+    if (left.empty() && !bleu_) break;  // nothing is left to do
     HADAL_ASSIGN_OR_RETURN(const bool stops, Stops(engine));
     if (stops) return false;
   }
@@ -252,7 +258,7 @@ absl::StatusOr<bool> Validator::Run(Engine& engine, TrainingProgress& progress) 
     HADAL_ASSIGN_OR_RETURN(const bool stops, Stops(engine));
     if (stops) return false;
   }
-  const double nll = sums.tokens > 0 ? sums.MeanNll() : NAN;  // without a masked token nothing is the best
+  const double nll = sums.MeanNll();
   progress.validation_nll = nll;
   double score = nll;
   if (metric_ != ValidationMetric::kNll) {
@@ -262,7 +268,7 @@ absl::StatusOr<bool> Validator::Run(Engine& engine, TrainingProgress& progress) 
   const bool best = Note(score, progress);
   if (sink_ == nullptr) return true;
   std::optional<double> accuracy;
-  if (!engine.stage().plan().options.has_decoder() && sums.tokens > 0) {
+  if (!engine.stage().plan().options.has_decoder()) {
     accuracy = static_cast<double>(sums.hits) / static_cast<double>(sums.tokens);
   }
   sink_->OnValidation({.step = progress.step,

@@ -117,7 +117,7 @@ struct ValidatorSetup {
 
 class Validator {
  public:
-  // Errors: InvalidArgument if no sentence fits.
+  // Errors: InvalidArgument if no sentence fits, or no token is masked.
   static absl::StatusOr<Validator> Create(const ValidatorSetup& setup);
 
   // Validates the weights of `engine` after `progress`.step steps. Sets progress.validation_nll and reports the outcome
@@ -125,7 +125,7 @@ class Validator {
   // skipped: no checkpoint is then saved, and the best must be in one. If the score is not better than the best one,
   // counts a validation without improvement.
   // Returns false on all ranks, having changed and reported nothing, if any rank was requested to stop. Ranks agree on
-  // that after every ValidatorSetup::part micro-batches and after the translations.
+  // that after every ValidatorSetup::part micro-batches, unless nothing is left to do, and after the translations.
   // Errors: those of Communicator::Wait and of the translation; then nothing is changed or reported.
   absl::StatusOr<bool> Run(Engine& engine, TrainingProgress& progress);
 

@@ -67,6 +67,11 @@ expect 0 "$hadal" compare grids/small.textproto --out whole --run 2 3 --test-sou
 says 'method=post_ln,depth=1: translated'
 [ "$(cat words)" = "whole text/test.de" ] || fail "the pages were asked for as $(cat words)"
 [ "$(wc -l < whole/runs/method=post_ln,depth=1/test.translation)" -eq 20 ] || fail "not 20 lines translated"
+head -n 20 text/train.en > other.en
+expect 0 "$hadal" compare grids/small.textproto --out whole --run 2 --test-source other.en --test-reference text/test.de
+says 'method=post_ln,depth=1: translated'  # another test set, or its file has changed
+cp text/test.en other.en; translated=("$hadal" compare grids/small.textproto --out whole --run 2 --test-source other.en --test-reference text/test.de)
+expect 0 "${translated[@]}"; says 'method=post_ln,depth=1: translated'; expect 0 "${translated[@]}"; lacks 'depth=1: translated'
 real=$(. "$here/../tools/python/find_python.sh"; find_python pandas matplotlib jinja2 sacrebleu > /dev/null; echo "$python")
 if [ -n "$real" ]; then
   PYTHONPATH='' HADAL_PYTHON=$real expect 0 "$hadal" compare grids/small.textproto --out whole --report-only --test-reference text/test.de; lacks starts

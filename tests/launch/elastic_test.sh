@@ -103,6 +103,7 @@ expect 2 "${supervise[@]}" -- bash job {ranks} {layout} train small.textproto; s
 expect 2 "${supervise[@]}" -- bash job {ranks} {hosts} {layout}; says "no .hadal train"
 expect 2 "${supervise[@]}" "${made_up[@]}" --device cuda; says "give .hadal train. --machine FILE"
 echo h1 > hosts; expect 2 "${supervise[@]}" "${made_up[@]}"; says "each host is named once, with slots=N"
+printf '\xef\xbb\xbfh1 slots=1\n' > hosts; expect 2 "${supervise[@]}" "${made_up[@]}"; says "its name is printable ASCII"
 : > hosts; expect 2 "${supervise[@]}" "${made_up[@]}"; says "names no host"
 printf '#!/bin/sh\n[ $# -lt 3 ] || echo "$3"\n' > scontrol; chmod +x scontrol
 slurm=(env PATH="$PWD:$PATH" "$hadal" supervise --elastic slurm "${made_up[@]}")

@@ -204,7 +204,8 @@ TEST_F(ValidatorTest, TranslatesWhereTheRunDoes) {
   EXPECT_THAT(listener_.samples, ElementsAre("a sample", "a sample"));
 }
 
-// 40 batches in parts of 16; a request is found after a part and after the translation.
+// 40 batches in parts of 16; a request is found after a part that is not the last thing to do, and after the
+// translation.
 TEST_F(ValidatorTest, ARequestToStopEndsAValidationWithoutATrace) {
   const Corpus corpus = CorpusOf({40, {.source = {5, 6, 7}, .target = {8, 9, 10, 11}}}, kVocabulary, kVocabulary);
   int polls = 0, translated = 0, stop_at = 0;
@@ -213,7 +214,7 @@ TEST_F(ValidatorTest, ARequestToStopEndsAValidationWithoutATrace) {
     return TranslatedValidation{};
   };
   const auto stop_requested = [&] { return ++polls == stop_at; };
-  const ValidatorSetup setup{
+  ValidatorSetup setup{
       .corpus = corpus, .capacity = {8, 8, 8}, .bleu = bleu, .stop_requested = stop_requested, .sink = &listener_};
   Validator validator = *Validator::Create(setup);
   const TrainingProgress before = progress_;
@@ -228,6 +229,10 @@ TEST_F(ValidatorTest, ARequestToStopEndsAValidationWithoutATrace) {
   const ValidationBatches whole = MakeValidationBatches(corpus, {8, 8, 8}, 0).value();
   EXPECT_THAT(whole.batches, SizeIs(40));
   EXPECT_EQ(progress_.validation_nll, engine_->Evaluate(whole.batches, {.update = 10, .training = false})->MeanNll());
+  setup.bleu = {};
+  stop_at = 3, polls = 0;
+  EXPECT_TRUE(*Validator::Create(setup)->Run(*engine_, progress_)) << "the nll is complete after the last part";
+  EXPECT_EQ(polls, 2);
 }
 
 TEST_F(ValidatorTest, NothingIsToldOfATranslationThatFails) {

@@ -8,8 +8,8 @@
 //     "corpus": true     also those of model and corpus of `hadal train`; opens each corpus once
 //     "unigram": true    unigram_nll: the nll in nats per target token of the validated sentences if each token is
 //                        predicted by its frequency in the training text; absent if no sentence is validated
-//     "run": DIRECTORY   if a run is there: changes, the fields that need --accept-changes, as text; limits, whether a
-//                        field of stop differs
+//     "run": DIRECTORY   if a run is there: changes, the fields that need --accept-changes, as text; layout, those of
+//                        pipeline that differ, as text; limits, whether a field of stop differs
 // The first error is the last answer: {"error": MESSAGE, "exit_code": N}.
 #include <google/protobuf/util/json_util.h>
 
@@ -92,6 +92,9 @@ absl::Status AddChanges(const std::string& resolved, const config::RunConfig& co
   answer["limits"] = std::any_of(differences.begin(), differences.end(), [](const ConfigDifference& difference) {
     return absl::StartsWith(difference.field, "stop.");
   });
+  std::vector<ConfigDifference> layout = differences;
+  std::erase_if(layout, [](const auto& difference) { return !absl::StartsWith(difference.field, "pipeline."); });
+  answer["layout"] = DifferencesText(layout);
   std::erase_if(differences, [](const ConfigDifference& difference) { return difference.may_change; });
   answer["changes"] = DifferencesText(differences);
   return absl::OkStatus();

@@ -351,6 +351,10 @@ absl::Status LoadInitialState(const TrainArguments& arguments, const std::string
   const bool resets = resumed && !done_before && (applied_step < 0 || trainer.progress().step <= applied_step);
   if (resets && arguments.Resets("data")) HADAL_RETURN_IF_ERROR(trainer.BeginDataAnew());
   if (resets && arguments.Resets("best")) trainer.ForgetBest();
+  if (resumed && rank == 0 && !done_before && !arguments.init_from.empty()) {
+    sinks.Tell(absl::StrCat("--init-from ", arguments.init_from, " is not read: ", arguments.run_directory,
+                            " has a checkpoint, and is resumed; --resume never or another --run-dir begins anew"));
+  }
   if (resumed) return absl::OkStatus();
   if (arguments.init_from.empty()) return absl::OkStatus();
   const bool zeros = arguments.deepen && arguments.deepen_rule == "zero";

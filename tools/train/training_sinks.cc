@@ -54,11 +54,13 @@ absl::Status OpenCorpora(const CorpusShare& share, PreparedRun& run) {
     if (held_out.source_vocabulary.crc32c != manifest.source_vocabulary.crc32c ||
         held_out.target_vocabulary.crc32c != manifest.target_vocabulary.crc32c ||
         held_out.form.start_token != manifest.form.start_token || held_out.form.end_token != manifest.form.end_token ||
+        (held_out.form.block > 0 && manifest.form.block > 0 &&
+         held_out.form.document_mask != manifest.form.document_mask) ||
         !CheckTags(manifest.inputs(), held_out.tags, "").ok() ||
         !CheckFeatureKind(manifest.inputs(), held_out.inputs(), "").ok()) {
       return InvalidArgumentError(
           "data.train = \"", options.train_data, "\" and data.validation = \"", options.validation_data,
-          "\" were prepared with different vocabularies, tags or features. Prepare them together.");
+          "\" were prepared with different vocabularies, document masks, tags or features. Prepare them together.");
     }
   }
   return FollowCorpus(manifest, options);

@@ -255,6 +255,11 @@ class Documents(unittest.TestCase):
         run = self.folder / "run"
         self.hadal("train", config, "--set", f'data.train="{self.folder}/corpus/train"', "--run-dir", run)
         self.assertTrue((run / "checkpoints/latest/tokenizer.json").exists())
+        masked = (self.folder / "corpus").rename(self.folder / "masked")
+        self.prepare("--block", 8)
+        found = self.hadal("train", config, "--set", f'data.train="{masked}/train"', "--set", f'data.validation="{self.folder}/corpus/train"',
+                           "--run-dir", self.folder / "mixed", code=2)
+        self.assertIn("different vocabularies, document masks", found)
         self.prepare("--block", 8, "--end-token", "<s>")
         other = ("train", config, "--set", f'data.train="{self.folder}/corpus/train"', "--init-from", run, "--run-dir", self.folder / "other")
         self.assertIn("was trained with <s> before a text, </s> after it, and data.train has <s> before a text, <s> after it", self.hadal(*other, code=2))

@@ -268,7 +268,7 @@ class TrainTest(unittest.TestCase):
             Path(self.path(name)).write_text("".join(line + "\n" for line in lines), "utf-8")
         shown = program.run(["score", self.run_.path, "--source", self.path("s"), "--target", self.path("t")])
         for _ in range(2):
-            frame = self.run_.score(targets, sources)
+            frame = self.run_.score(iter(targets), iter(sources))
             self.assertEqual([f"{row.log_probability:.6f}\t{row.tokens}" for row in frame.itertuples()], shown.splitlines())
         with self.assertRaisesRegex(pyhadal.Refusal, "99 sources and 100 targets; give as many"):
             self.run_.score(targets, sources[1:])
@@ -401,7 +401,12 @@ class TrainTest(unittest.TestCase):
             words = Path(programs, "sbatch.words").read_text().splitlines()
             self.assertEqual((words[2:5], words[-3:]), ([f"--comment={self.run_.path}", "--nodes", "3"], [self.run_.path + ".textproto", "--run-dir", self.run_.path]))
             self.assertNotIn("--time", words)
-            status = pyhadal.Run(os.path.relpath(self.run_.path)).status()
+            run = pyhadal.Run(os.path.relpath(self.run_.path))
+            before = os.getcwd()
+            self.addCleanup(os.chdir, before)
+            os.chdir("/")  # the path is of the folder in which the run was named
+            status = run.status()
+            os.chdir(before)
             self.assertEqual((status.state, status.job), ("queued", "42"))
             Path(programs, "sbatch").write_text("#!/bin/sh\necho sbatch: no partition >&2; exit 3\n")
             with self.assertRaisesRegex(pyhadal.Refusal, "sbatch: no partition") as caught:

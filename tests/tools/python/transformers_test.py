@@ -14,6 +14,7 @@ import numpy as np
 import tokenizers
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 
 from hadal_torch import Model, Refusal
 from hadal_torch.architectures import ARCHITECTURES, to_transformers
@@ -69,6 +70,11 @@ def add_vocabulary(folder, kind):
     else:
         write("vocab.json", {token: i for i, token in enumerate(special + WORDS[:30])})
         write("special_tokens_map.json", {"additional_special_tokens": ["__de__", "__en__"]})
+
+
+def add_buffer(folder, name, value):
+    path = os.path.join(folder, "model.safetensors")
+    save_file({**load_file(path), name: value}, path, {"format": "pt"})
 
 
 class Folder(unittest.TestCase):
@@ -444,6 +450,9 @@ class LanguageModelTest(Folder):
                         self.assertLess((language_log_probabilities(model, self.TARGETS) - self.expected(plain)).abs().max(), 1e-5)
                 write_huggingface(plain, back)
                 wanted, found = (read_safetensors(os.path.join(place, "model.safetensors")) for place in (folder, back))
+                if isinstance(model, transformers.GPT2LMHeadModel):  # of transformers before 4.31
+                    add_buffer(folder, "transformer.h.0.attn.bias", torch.ones(1, 1, 64, 64).tril().bool())
+                    self.assertEqual(read_huggingface(folder).weights.keys(), plain.weights.keys())
                 self.assertEqual(wanted.keys(), found.keys())
                 for name, value in wanted.items():
                     np.testing.assert_array_equal(value, found[name], name)
@@ -717,8 +726,11 @@ class EncoderAloneTest(Folder):
             wanted = read_huggingface(folder)
             with torch.no_grad():
                 self.assertLess((self.found(model.float()) - self.expected(wanted)).abs().max(), 1e-5)
+        add_buffer(folder, "bert.embeddings.position_ids", torch.arange(64)[None])
+        self.assertEqual(read_huggingface(folder).weights.keys(), wanted.weights.keys())
         path = os.path.join(folder, "model.safetensors")
         weights = read_safetensors(path)
+        del weights["bert.embeddings.position_ids"]
         weights["cls.predictions.decoder.bias"] = weights["cls.predictions.bias"]
         old = {name.removeprefix("bert.").replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): value
                for name, value in weights.items()}

@@ -17,6 +17,8 @@ from hadal_torch.inputs import open_regular, parse_json
 from hadal_torch.refusal import Refusal, damaged
 
 _WIDTHS = {"F32": 4, "F16": 2, "BF16": 2, "F64": 8}
+_BUFFERS = (".attn.bias", "embeddings.position_ids")  # masks and positions in old files of transformers; importers leave them out
+_BUFFER_WIDTHS = {**_WIDTHS, "BOOL": 1, "U8": 1, "I64": 8}
 _MOST_HEADER = 100_000_000  # bytes; the reference implementation's limit
 _MOST_DIMENSIONS = 8
 
@@ -24,7 +26,7 @@ _MOST_DIMENSIONS = 8
 def _to_float32(data: bytes, dtype: str) -> np.ndarray[Any, Any]:
     if dtype == "BF16":  # the upper half of a float32
         return (np.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4")
-    return np.frombuffer(data, {"F32": "<f4", "F16": "<f2", "F64": "<f8"}[dtype]).astype(np.float32)
+    return np.frombuffer(data, {"F32": "<f4", "F16": "<f2", "F64": "<f8", "BOOL": "?", "U8": "u1", "I64": "<i8"}[dtype]).astype(np.float32)
 
 
 def _place(path: str, name: str, entry: object) -> "tuple[int, int, str, list[int], str]":
@@ -32,13 +34,14 @@ def _place(path: str, name: str, entry: object) -> "tuple[int, int, str, list[in
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
         raise damaged(f"{path}: {name} has not exactly dtype, shape and data_offsets")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
-    if dtype not in _WIDTHS:
+    widths = _BUFFER_WIDTHS if name.endswith(_BUFFERS) else _WIDTHS
+    if dtype not in widths:
         raise Refusal(f"{path}: {name} has the type {dtype}; readable are {', '.join(_WIDTHS)}")
     lists = isinstance(shape, list) and isinstance(offsets, list) and len(shape) <= _MOST_DIMENSIONS and len(offsets) == 2
     if not lists or not all(type(number) is int and 0 <= number < 1 << 63 for number in (*shape, *offsets)):
         raise damaged(f"{path}: the shape or the place of {name} are no sizes")
     begin, end = offsets
-    if end - begin != math.prod(shape) * _WIDTHS[dtype]:
+    if end - begin != math.prod(shape) * widths[dtype]:
         raise damaged(f"{path}: {name} {shape} has the bytes {begin} to {end}")
     return begin, end, name, shape, dtype
 

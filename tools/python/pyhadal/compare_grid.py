@@ -130,6 +130,7 @@ def _compact(value: object) -> str:
 def _cell_record(cell: Cell, out: str) -> "dict[str, object]":
     directory = grid_runs.directory_of(out, cell)
     state = grid_runs.read_state(directory)
+    state.pop("test_source", None)
     record = {"name": cell.name, "labels": cell.labels, "directory": grid_runs.directory_of("", cell), "log": grid_runs.log_of("", cell),
               "state": state.pop("end"), **state}
     found = grid_runs.read_record(directory)

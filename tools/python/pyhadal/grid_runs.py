@@ -30,6 +30,7 @@ import signal
 import subprocess
 import sys
 import time
+import zlib
 from typing import Any, Iterator, Sequence
 
 from pyhadal import program
@@ -58,7 +59,8 @@ def log_of(out: str, cell: Cell) -> str:
 
 
 def read_state(directory: str) -> "dict[str, Any]":
-    """cell.json: end, exit_code, wall_seconds and cpu_seconds of all its runs, unigram_nll (H) if known. Raises Refusal if it is damaged."""
+    """cell.json: end, exit_code, wall_seconds and cpu_seconds of all its runs, unigram_nll (H) if known, test_source, the CRC-32 of what
+    TRANSLATION translates. Raises Refusal if it is damaged."""
     path = os.path.join(directory, "cell.json")
     state: "dict[str, Any]" = {"end": "", "exit_code": 0, "wall_seconds": 0.0, "cpu_seconds": 0.0}
     if not os.path.exists(path):
@@ -81,6 +83,7 @@ class Record:
 
     model: str = ""
     parameters: int = 0
+    ranks: int = 0
     finish: str = ""
     steps: "list[dict[str, Any]]" = dataclasses.field(default_factory=list)
     validations: "list[dict[str, Any]]" = dataclasses.field(default_factory=list)
@@ -98,7 +101,7 @@ def read_record(directory: str) -> "Record | None":
         if kind in kinds:
             kinds[kind].append({key: event.get(key) for key in ("step", "nll", "loss", "text")})  # long runs are large
         elif kind == "run":
-            record.model, record.parameters, record.finish = event.get("model", ""), event.get("parameters", 0), ""
+            record.model, record.parameters, record.ranks, record.finish = event.get("model", ""), event.get("parameters", 0), event.get("ranks", 0), ""
         elif kind == "finish":
             record.finish = event.get("reason", "")
     return record if record.steps else None
@@ -362,7 +365,11 @@ class Runner:
         cell = self._grid.cells[index]
         directory = directory_of(self._out, cell)
         path = os.path.join(directory, TRANSLATION)
-        if not self._test_source or state["end"] not in ("done", "cut") or (not anew and os.path.exists(path)) or self._stop.asked:
+        if not self._test_source or state["end"] not in ("done", "cut") or self._stop.asked:
+            return
+        with open(self._test_source, "rb") as file:
+            source = zlib.crc32(file.read())
+        if not anew and os.path.exists(path) and state.get("test_source") == source:
             return
         start, progress = time.monotonic(), _Progress(f"{cell.name}: translating", 0)
         process = self._start(cell, ["translate", directory, "--input", self._test_source, "--out", path, "--overwrite"])
@@ -377,6 +384,7 @@ class Runner:
             self.failed += 1
             self._say(index, f"not translated, exit code {end[0]}; its output is in {log_of(self._out, cell)}")
         else:
+            write_state(directory, {**state, "test_source": source})
             self._say(index, f"translated in {duration(time.monotonic() - start)}")
 
     def _count(self, end: str) -> None:

@@ -92,14 +92,15 @@ class ModelCommands:
         require("pandas")
         import pandas
 
+        targets, sources = listed(targets), None if sources is None else listed(sources)
         if sources is not None and len(sources) != len(targets):
             raise Refusal(f"{len(sources)} sources and {len(targets)} targets; give as many")
         if sources is None:
             service = self._service("score", options, ["--target"])
-            columns = [[json.dumps({"text": text}) for text in listed(targets)]]
+            columns = [[json.dumps({"text": text}) for text in targets]]
         else:
             service = self._service("score", options, ["--source", "--target"])
-            columns = [listed(sources), listed(targets)]
+            columns = [sources, targets]
         rows = [answer.split("\t") for answer in service.ask(*columns)]
         return pandas.DataFrame({"log_probability": [float(row[0]) for row in rows], "tokens": [int(row[1]) for row in rows]})
 

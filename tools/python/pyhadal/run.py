@@ -159,9 +159,9 @@ class Run(ModelCommands):
     def __init__(self, path: "str | os.PathLike[str]"):
         """`path`: the directory, or its metrics.jsonl; or a checkpoint, of a run or imported, for its model alone. Raises Refusal if
         there is no such file, and no job was submitted for it."""
-        path = os.path.normpath(os.fspath(path))
-        self.path = os.path.dirname(path) or "." if os.path.isfile(path) else path
-        self.name = os.path.basename(os.path.abspath(self.path))
+        path = os.path.abspath(os.fspath(path))  # it is read later, perhaps in another working directory
+        self.path = os.path.dirname(path) if os.path.isfile(path) else path
+        self.name = os.path.basename(self.path)
         self.metrics_path = path if os.path.isfile(path) else os.path.join(path, "metrics.jsonl")
         if not any(map(os.path.isfile, (self.metrics_path, self.path + ".textproto", os.path.join(self.path, "manifest.json")))):
             raise Refusal(f"{self.metrics_path}: no such file; is {self.path} a run directory?")

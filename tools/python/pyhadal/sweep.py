@@ -15,7 +15,7 @@ A line of LAYOUTS is NAME RANKS [--set FIELD=VALUE]…, or a comment (#). Blanks
 launch/slurm/sweep.sbatch reads them.
 
 Exit status: 0 all layouts have run (or were submitted, or are reported), 1 one failed or has another config, or an array is pending, 2 bad
-list or config, or nothing to report, 85 stopped.
+list or config, or nothing to report, 85 stopped. A directory that holds a run of another layout than the list's of that name is an error (1).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import sys
 from pyhadal import program
 from pyhadal.command import tell
 from pyhadal.files import check_outputs, locked, replace_whole, write_whole
-from pyhadal.grid import Cell, Grid, ask_of, is_name
+from pyhadal.grid import Cell, Grid, ask, is_name
 from pyhadal.grid_runs import REQUEUE, Runner, directory_of, read_record, requeue_on_signal
 from pyhadal.refusal import Refusal
 
@@ -55,9 +55,11 @@ def run(arguments: argparse.Namespace) -> None:
         requeue_on_signal()
     layouts = read_layouts(arguments.layouts)
     grid = Grid([Cell(name, [name], arguments.configs, [*arguments.set, *settings], ranks) for name, ranks, settings, _ in layouts], [])
-    for cell, answer in zip(grid.cells, ask_of(grid.cells, name=lambda cell: f'layout "{cell.name}"')):
+    answers = ask([{**cell.question(), "run": directory_of(out, cell)} for cell in grid.cells], [f'layout "{cell.name}"' for cell in grid.cells])
+    for cell, answer in zip(grid.cells, answers):
         cell.cost, cell.steps = answer["cost"], answer["steps"]
     _check_files(out)
+    _check_layouts(out, grid.cells, [answer.get("layout", "") for answer in answers])
     if arguments.submit.strip():
         return _submit(arguments, [line for cell, (*_, line) in zip(grid.cells, layouts) if not _is_finished(out, cell)])
     if arguments.report_only or os.path.exists(_submission(out)):
@@ -122,6 +124,21 @@ def _is_finished(out: str, cell: Cell) -> bool:
     if record is None or not record.finish or record.finish.startswith(_STOPPED):
         return False
     return record.finish != "all steps done" or record.steps[-1]["step"] >= cell.steps
+
+
+def _check_layouts(out: str, cells: "list[Cell]", changes: "list[str]") -> None:
+    """Raises Refusal if directories hold runs of other layouts, whose numbers the report would give under these names."""
+    others = ""
+    for cell, change in zip(cells, changes):
+        directory, record = directory_of(out, cell), None
+        with contextlib.suppress(Refusal):
+            record = read_record(directory)
+        if record is not None and record.ranks not in (0, cell.ranks):
+            change += f"  ranks: {record.ranks} -> {cell.ranks}\n"
+        if record is not None and change:
+            others += f"{directory} holds a run of another layout:\n{change}"
+    if others:
+        raise Refusal(f"{others}Remove the directory to train the new layout, or give that another name.", exit_code=1)
 
 
 def _check_files(out: str) -> None:
