@@ -198,7 +198,7 @@ class Watch {
       return;
     }
     stopped_seconds_ += interval;
-    if (!reported_stopped_ && stopped_seconds_ >= interval) {
+    if (!reported_stopped_) {
       reported_stopped_ = true;
       log_ << "hadal supervise: process " << stopped->pid << " (" << stopped->name
            << ") of the job is stopped; kill -CONT " << stopped->pid << " continues it; after "

@@ -65,7 +65,7 @@ SupervisorStep Next(SupervisorState state, SupervisorEvent event) {
 
 int EndCode(const JobEnd& end) {
   if (end.failure != 0 && (end.code == kExitDone || end.code == kExitError)) return end.failure;
-  return end.code > kExitPeerLost && end.code < SIGSYS ? kSignalExit + end.code : end.code;
+  return end.code > kExitPeerLost && end.code <= SIGSYS ? kSignalExit + end.code : end.code;
 }
 
 SupervisorEvent EventOf(const JobEnd& end) {

@@ -74,7 +74,7 @@ struct JobEnd {
   bool growing = false;       // the supervisor's state when the start ended
 };
 // Returns the exit code that counts: end.code, with two exceptions. If it is 0 or 1, which say little of a job with
-// several ranks, end.failure replaces it unless that is 0. A code from 7 to 30 is none of hadal's: MPICH's mpirun
+// several ranks, end.failure replaces it unless that is 0. A code from 7 to 31 is none of hadal's: MPICH's mpirun
 // returns the number n of the signal that ended a rank, and EndCode returns 128 + n, as Open MPI's and shells do.
 int EndCode(const JobEnd& end);
 // Returns kSaved, kFinal or kCrash.

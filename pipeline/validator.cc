@@ -183,6 +183,7 @@ Validator::Validator(const ValidatorSetup& setup, ValidationBatches packed)
 }
 
 absl::StatusOr<Validator> Validator::Create(const ValidatorSetup& setup) {
+  HADAL_CHECK_GE(setup.part, 1);
   HADAL_ASSIGN_OR_RETURN(ValidationBatches packed,
                          MakeValidationBatches(setup.corpus, setup.capacity, setup.max_sentences, setup.masking));
   if (packed.target_tokens == 0) {

@@ -111,7 +111,7 @@ struct ValidatorSetup {
   ValidationMetric metric = ValidationMetric::kNll;  // the others need `bleu`
   int32_t keep_best = 1;                             // the most steps that progress.best lists
   std::function<bool()> stop_requested;              // polled on every rank during validations; may be empty
-  int64_t part = 16;                                 // micro-batches between two polls; the same on all ranks
+  int64_t part = 16;                                 // micro-batches between two polls, ≥ 1; the same on all ranks
   MetricsSink* sink = nullptr;  // on the rank that reports, null elsewhere; must outlive the validator
 };
 

@@ -3,10 +3,12 @@
 #include <atomic>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "pipeline/checkpoint/checkpoint_directory.h"
 #include "pipeline/trainer.h"
 #include "runtime/comm/in_process_communicator.h"
+#include "runtime/data/sampling_order.h"
 #include "runtime/status_macros.h"
 #include "tests/integration/small_trainer.h"
 #include "tests/support/saved_steps.h"
@@ -63,7 +65,11 @@ class StopRequest : public ::testing::TestWithParam<int> {
                                               .train = corpus_,
                                               .validation = &corpus_,
                                               .sink = asker_,
-                                              .stop_requested = [&] { return asker_.asked || AskedAt(running); },
+                                              .stop_requested =
+                                                  [&] {
+                                                    ++polls_;
+                                                    return asker_.asked || AskedAt(running);
+                                                  },
                                               .validation_bleu = translate_};
       return testing::WithTrainer(options_, surroundings, [&](Trainer& trainer) -> absl::Status {
         running = &trainer;
@@ -88,6 +94,7 @@ class StopRequest : public ::testing::TestWithParam<int> {
   Corpus corpus_ = testing::SmallCorpus();
   Asker asker_;
   int64_t ask_within_ = -1;
+  std::atomic<int64_t> polls_ = 0;  // on all ranks
   TranslateValidation translate_;
 };
 
@@ -177,6 +184,24 @@ TEST_P(StopRequest, WithinAValidationLeavesItToTheResumedRun) {
   translate_ = {};
   EXPECT_EQ(Train().reason, StopReason::kSteps);
   EXPECT_THAT(asker_.validations, ElementsAre(FieldsAre(3, _, true), FieldsAre(6, _, _)));
+}
+
+// A stage's backward takes as long as two forwards. Besides, each rank is polled by the step and before the validation.
+TEST_P(StopRequest, IsPolledInAValidationAsOftenAsInSteps) {
+  options_.validation.every_steps = 1;
+  options_.stop.steps = 1;
+  options_.batch.micro_batches = 4;
+  const int64_t batches = std::ssize(MakeValidationBatches(corpus_, {20, 20, 20}, 0)->batches);
+  for (int replicas = 1; replicas <= GetParam(); ++replicas) {
+    options_.run_directory = directory_ / absl::StrCat(replicas);
+    options_.pipeline.replicas = replicas;
+    polls_ = 0;
+    Train();
+    const int64_t stages = GetParam() / replicas, forwards_of_step = 3 * (4 / replicas + stages - 1);
+    const int64_t together = replicas * (forwards_of_step - (stages - 1));  // they, too, pass all stages
+    EXPECT_EQ(polls_, GetParam() * (2 + (batches - 1) / together))
+        << batches << " batches, " << replicas << " replicas";
+  }
 }
 
 // Stopped where a validation is due, at the last step too: whoever goes on has the losses, validations and checkpoints

@@ -1,6 +1,9 @@
 // Which device a run takes, and what people are told: over an emulated CUDA runtime.
 #include "launch/device_choice.h"
 
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "tests/support/emulated_cuda.h"
 #include "tests/support/tiny_plan.h"
@@ -35,6 +38,19 @@ TEST_F(DeviceChoiceTest, TakesAGpuWhereThereIsOne) {
   EXPECT_THAT(chosen->notice, StartsWith("training on Emulated GPU"));
   EXPECT_THAT(Choose("auto", 2, TrainingPrecision::kTf32)->notice, EndsWith("products in tf32"));
   EXPECT_THAT(Choose("auto", 2, TrainingPrecision::kFp32)->notice, EndsWith("products in fp32"));
+}
+
+// NCCL refuses two ranks with one GPU of one host, and takes NCCL_HOSTID for the host's name.
+TEST_F(DeviceChoiceTest, ReportsWhereItsGpuIsAndWhatIsFree) {
+  machine() = {.devices = 2};
+  const ModelPlan plan = TinyPlan({.d_model = 256, .d_ff = 16, .heads = 2});
+  const DeviceFacts facts = FindDevice({}, plan, {}, /*local_rank=*/1).facts;
+  EXPECT_EQ(facts.gpu, absl::StrCat("GPU 0000:11:00.0 of ", facts.host));
+  EXPECT_GT(facts.free_bytes, machine().bytes / 2);
+  EXPECT_LE(facts.free_bytes, machine().bytes);
+  setenv("NCCL_HOSTID", "container7", /*overwrite=*/1);
+  EXPECT_EQ(FindDevice({}, plan, {}, 1).facts.gpu, "GPU 0000:11:00.0 of container7");
+  unsetenv("NCCL_HOSTID");
 }
 
 TEST_F(DeviceChoiceTest, AMachineWithoutADriverTrainsOnTheCpuWithoutANotice) {

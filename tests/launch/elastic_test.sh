@@ -60,6 +60,9 @@ ends="$begins"'echo end 0 >> "$HADAL_SUPERVISOR_REPORT"; exit 0'
 made_up=(-- bash job {hosts} {ranks} train small.textproto {layout})
 job 'exit 2'; up 1; expect 2 "${supervise[@]}" "${made_up[@]}" --run-dir alone
 ! tail -n 1 alone/incarnations.jsonl | grep first_step || fail "a start that trained nothing has the steps of the one before"
+job 'mkdir -p timed; printf "{\"event\":\"%s}\n" "run\",\"first_step\":1" "step\",\"step\":5,\"elapsed_seconds\":1e6" > timed/metrics.jsonl; [ $(wc -l < starts) -gt 1 ] || exit 137; '"$ends"
+expect 0 "${supervise[@]}" --back-off 0 "${made_up[@]}" --run-dir timed
+tail -n 1 timed/incarnations.jsonl | grep -q '"restart_seconds":0.0,' || fail "the first step began 1e6 seconds before the last: $(cat timed/incarnations.jsonl)"
 echo "crashes on the same hosts use up the tries, on others they do not"
 job 'exit 137'; up 1 2 3; expect 6 "${supervise[@]}" --back-off 0 "${made_up[@]}"
 [ "$(sort starts | uniq -c | tr -s ' \n' ' ')" = " 3 h1,h2,h3 " ] || fail "$(cat starts)"

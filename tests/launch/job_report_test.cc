@@ -137,6 +137,17 @@ TEST_F(RunWithoutReports, LatestCountsWhereNothingIsReported) {
   EXPECT_FALSE(furthest.Advance({})) << "set aside";
 }
 
+// `latest` may be another run's until a later step is saved.
+TEST_F(RunWithoutReports, BehindANamedCheckpointLatestCountsAfterTheNext) {
+  PointLatestAt(80);
+  FurthestStep furthest(directory_.path(), /*asked=*/true);
+  EXPECT_FALSE(furthest.Advance({.run_directory = directory_.path(), .start = 40, .saved = 40}));
+  EXPECT_EQ(furthest.Describe(), "step 40 of " + directory_.path());
+  PointLatestAt(100);
+  EXPECT_TRUE(furthest.Advance({.run_directory = directory_.path(), .start = 40, .saved = 60}));
+  EXPECT_EQ(furthest.Describe(), "step 100 of " + directory_.path());
+}
+
 // --resume step_00000040 sets aside 60 and 80, which are no progress of this job, nor its measure.
 TEST_F(RunWithoutReports, AReportReplacesLatestUntilRankZeroIsOnAnotherHost) {
   PointLatestAt(80);

@@ -122,13 +122,14 @@ TEST(SupervisorState, EveryCellIsThatOfTheTable) {
 
 TEST(SupervisorState, ClassifiesTheEndOfAJob) {
   for (const int code : {0, 1, 2, 3, 4, 64}) EXPECT_EQ(EventOf({.code = code}), Event::kFinal) << code;
-  for (const int code : {5, 6, 128 + SIGKILL, 205, 255}) {
+  for (const int code : {5, 6, 128, 128 + SIGKILL, 205, 255}) {
     EXPECT_EQ(EventOf({.code = code}), Event::kCrash) << code;
     EXPECT_EQ(EventOf({.code = code, .begun = true, .ended = true}), Event::kCrash) << code;
   }
   EXPECT_EQ(EventOf({.code = 85}), Event::kSaved);
-  EXPECT_EQ(EndCode({.code = SIGKILL}), 128 + SIGKILL) << "MPICH's mpirun";
-  for (const int code : {0, 5, 6, 85, 137, 205}) EXPECT_EQ(EndCode({.code = code}), code);
+  for (const int signal : {SIGBUS, SIGKILL, SIGSYS})
+    EXPECT_EQ(EndCode({.code = signal}), 128 + signal) << "MPICH's mpirun";
+  for (const int code : {0, 5, 6, 32, 85, 137, 205}) EXPECT_EQ(EndCode({.code = code}), code);
 }
 
 // Open MPI 5's mpirun returns 0 when it loses a host; MPICH's returns 4 for SIGILL; a script returns anything.
@@ -142,6 +143,7 @@ TEST(SupervisorState, TheCodeIsNoEndThatTheRanksDoNotReport) {
   const JobEnd diverged{.code = 0, .begun = true, .ended = true, .failure = 4};
   EXPECT_EQ(EventOf(diverged), Event::kFinal);
   EXPECT_EQ(EndCode(diverged), 4);
+  EXPECT_EQ(EndCode({.code = 1, .begun = true, .ended = true, .failure = 4}), 4) << "so does Open MPI 4's";
   EXPECT_EQ(EndCode({.code = 137, .begun = true, .ended = true, .failure = 1}), 137) << "the launcher knows more";
 }
 
@@ -153,6 +155,8 @@ TEST(SupervisorState, AnElasticJobIsRestartedThatEndsBeforeItsStartOrFailsToSave
   EXPECT_EQ(EventOf(end), Event::kFinal);
   end.growing = true;
   EXPECT_EQ(EventOf(end), Event::kCrash);
+  end.code = 4;
+  EXPECT_EQ(EventOf(end), Event::kFinal) << "it has diverged";
 }
 
 // TERM to mpirun itself: it returns 1, whether the ranks have saved or not.

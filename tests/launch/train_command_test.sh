@@ -79,7 +79,9 @@ mkdir -p unlogged/logs; ln -s /dev/full unlogged/logs/rank_00000.log
 expect 0 "${base[@]}" --set stop.steps=2 --run-dir unlogged
 says "warning: the run is saved, but not all that it wrote: .*rank_00000.log: No space left on device"
 expect 0 "${mpi[@]}" 2 "${base[@]}" --set stop.steps=4 --run-dir unlogged; says "warning: the run is saved"
-expect 85 "${base[@]}" --set stop.steps=100000000 --stop-after 2s --run-dir unlogged; says "warning: the run is saved"
+# The ranks' earliest limit counts, here rank 1's.
+limited=("${base[@]}" --set stop.steps=100000000 --stop-after 1000h --run-dir unlogged)
+expect 85 "${mpi[@]}" 1 "${limited[@]}" : -n 1 env HADAL_JOB_START=1 "${limited[@]}"; says "warning: the run is saved"
 rm -rf unlogged/checkpoints
 expect 1 "${base[@]}" --set stop.steps=2 --set checkpoint.every_steps=0 --set checkpoint.save_at_end=false --run-dir unlogged
 says "rank_00000.log: No space left on device"

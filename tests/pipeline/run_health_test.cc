@@ -68,6 +68,7 @@ TEST_F(RunHealthTest, GoesBackWithTheWeightsAndOnWithTheData) {
                              .update = 60,
                              .epochs_done = 2.5,
                              .place = {.epoch = 2, .read = 5},
+                             .training_data = {.samples = 78, .crc32c = 9},
                              .samples_seen = 630,
                              .target_tokens_seen = 7,
                              .training_seconds = 9};
@@ -77,6 +78,7 @@ TEST_F(RunHealthTest, GoesBackWithTheWeightsAndOnWithTheData) {
   expected.step = 63;
   expected.epochs_done = 2.5;
   expected.place = now.place;
+  expected.training_data = now.training_data;
   expected.samples_seen = 630;
   expected.target_tokens_seen = 7;
   expected.training_seconds = 9;

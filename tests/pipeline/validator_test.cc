@@ -29,11 +29,11 @@ class Listener : public MetricsSink {
  public:
   void OnValidation(const ValidationMetrics& metrics) override { validations.push_back(metrics); }
   void OnText(int64_t step, TextKind kind, std::string_view text) override {
-    EXPECT_EQ(kind, TextKind::kSample);
-    samples.emplace_back(text);
+    EXPECT_TRUE(kind == TextKind::kSample || kind == TextKind::kWarning);
+    (kind == TextKind::kSample ? samples : warnings).emplace_back(text);
   }
   std::vector<ValidationMetrics> validations;
-  std::vector<std::string> samples;
+  std::vector<std::string> samples, warnings;
 };
 
 // Five sentences, of which the third has a side that fits no micro-batch.
@@ -93,7 +93,9 @@ TEST_F(ValidatorTest, TellsTheNllOfTheSentencesThatFit) {
   EXPECT_LT(metrics.nll, 2 * std::log(kVocabulary)) << "of weights that know nothing";
   EXPECT_EQ(metrics.perplexity, std::exp(metrics.nll));
   EXPECT_TRUE(metrics.best);
+  EXPECT_TRUE(metrics.by_nll);
   EXPECT_FALSE(metrics.scores.has_value());
+  EXPECT_FALSE(metrics.accuracy.has_value()) << "that is an encoder's alone";
   EXPECT_GT(metrics.seconds, 0);
   EXPECT_THAT(listener_.samples, IsEmpty()) << "nothing was translated";
   EXPECT_EQ(Make(/*max_sentences=*/2).sentences(), 2);
@@ -131,7 +133,12 @@ TEST_F(ValidatorTest, KeepsTheBestByTheMetricAndOfEqualOnesTheEarlier) {
       if (metric == ValidationMetric::kBleu) return TranslatedValidation{.scores = {{.bleu = score}}};
       return TranslatedValidation{.scores = {{.bleu = 100 - score, .chrf = score}}};
     };
-    ValidatorSetup setup{.corpus = corpus_, .capacity = {8, 8, 8}, .bleu = translate, .metric = metric, .keep_best = 3};
+    ValidatorSetup setup{.corpus = corpus_,
+                         .capacity = {8, 8, 8},
+                         .bleu = translate,
+                         .metric = metric,
+                         .keep_best = 3,
+                         .sink = &listener_};
     Validator validator = *Validator::Create(setup);
     progress_ = {.step = 0, .update = 10, .seed = 1};
     for (int validation = 0; validation < 5; ++validation) {
@@ -140,6 +147,7 @@ TEST_F(ValidatorTest, KeepsTheBestByTheMetricAndOfEqualOnesTheEarlier) {
     }
     EXPECT_THAT(progress_.best, ElementsAre(ScoredStep{2, 40}, ScoredStep{4, 40}, ScoredStep{5, 36}));
     EXPECT_EQ(progress_.validations_without_improvement, 3);
+    EXPECT_FALSE(listener_.validations.back().by_nll);
   }
 }
 
@@ -194,14 +202,18 @@ TEST_F(ValidatorTest, TranslatesWhereTheRunDoes) {
   std::vector<int64_t> updates;
   Validator validator = Make(0, [&](Engine&, int64_t update) -> absl::StatusOr<TranslatedValidation> {
     updates.push_back(update);
-    return TranslatedValidation{.scores = TranslationScores{.bleu = 12.5}, .sample = "a sample"};
+    return TranslatedValidation{
+        .scores = TranslationScores{.bleu = 12.5}, .sample = "a sample", .warning = update == 1 ? "a warning" : ""};
   });
   ASSERT_TRUE(validator.Run(*engine_, progress_).ok());
   progress_.update = 0;  // every step so far was left out
   ASSERT_TRUE(validator.Run(*engine_, progress_).ok());
-  EXPECT_THAT(updates, ElementsAre(10, 1));
+  progress_.updates_before = 7;
+  ASSERT_TRUE(validator.Run(*engine_, progress_).ok());
+  EXPECT_THAT(updates, ElementsAre(10, 1, 7));
   EXPECT_EQ(listener_.validations[0].scores->bleu, 12.5);
-  EXPECT_THAT(listener_.samples, ElementsAre("a sample", "a sample"));
+  EXPECT_THAT(listener_.samples, ElementsAre("a sample", "a sample", "a sample"));
+  EXPECT_THAT(listener_.warnings, ElementsAre("a warning"));
 }
 
 // 40 batches in parts of 16; a request is found after a part that is not the last thing to do, and after the
@@ -257,6 +269,10 @@ TEST_F(ValidatorTest, RanksThatDoNotReportDoAndNoteTheSame) {
   EXPECT_THAT(listener_.validations, SizeIs(1));
 }
 
+TEST_F(ValidatorTest, PartsOfNoMicroBatchAreACallersError) {
+  EXPECT_DEATH(Validator::Create({.corpus = corpus_, .capacity = {8, 8, 8}, .part = 0}).IgnoreError(), "part");
+}
+
 TEST_F(ValidatorTest, RefusesACorpusOfWhichNothingFits) {
   EXPECT_EQ(Validator::Create({.corpus = corpus_, .capacity = {.source_rows = 1, .target_rows = 1}}).status().code(),
             absl::StatusCode::kInvalidArgument);
@@ -286,6 +302,9 @@ class ValidationBleuTest : public ::testing::Test {
       const int32_t word = kSpecialTokens + i % kWords;
       list.push_back({.corpus_id = i % corpora, .source = {word}, .target = {word}});
     }
+    return MakeOf(list, sentences, std::move(stop));
+  }
+  ValidationBleu MakeOf(const std::vector<Sample>& list, int64_t sentences, std::function<bool()> stop = {}) const {
     std::vector<std::string> words;
     for (int32_t i = 0; i < kWords; ++i) words.push_back(absl::StrCat("w", i));
     const Vocabulary vocabulary = Vocabulary::FromTokens(words).value();
@@ -310,6 +329,26 @@ class ValidationBleuTest : public ::testing::Test {
 
 TEST_F(ValidationBleuTest, SentencesAreTakenEvenlyFromTheCorpus) {
   EXPECT_THAT(Make(10, 4).references(), ElementsAre("w0", "w2", "w5", "w7"));
+}
+
+// A source ends with </s>; with that it may have 8 tokens.
+TEST_F(ValidationBleuTest, SourcesThatAreEmptyOrTooLongAreLeftOut) {
+  const ValidationBleu bleu = MakeOf({{.source = {}, .target = {4}},
+                                      {.source = {4}, .target = {5}},
+                                      {.source = std::vector<int32_t>(7, 4), .target = {6}},
+                                      {.source = std::vector<int32_t>(8, 4), .target = {7}}},
+                                     4);
+  EXPECT_THAT(bleu.references(), ElementsAre("w1", "w2"));
+  EXPECT_EQ(bleu.sentences(), 2);
+  EXPECT_EQ(bleu.skipped(), 2);
+}
+
+TEST_F(ValidationBleuTest, TheSampleIsTheNextSentenceEachTime) {
+  ValidationBleu bleu = Make(2, 2);
+  for (const char* word : {"w0", "w1", "w0"}) {
+    EXPECT_THAT(bleu(*engine_, /*update=*/1).value().sample,
+                HasSubstr(absl::StrCat("source:     ", word, "\nreference:  ", word, "\nhypothesis: ")));
+  }
 }
 
 TEST_F(ValidationBleuTest, EachCorpusOfSeveralHasItsScores) {

@@ -103,6 +103,9 @@ TEST_F(CheckpointDirectoryTest, RemovesAnUnreadableBest) {
   ASSERT_TRUE(SetAsideLaterCheckpoints(run_.path(), 20, Owner()).ok());
   EXPECT_TRUE(ApplyRetention(run_.path(), {.keep_last = 1}).ok());
   EXPECT_THAT(SavedSteps(run_.path()), ElementsAre(20));
+  ASSERT_TRUE(MakeDirectories(run_ / "checkpoints/best/of_somebody").ok());
+  ASSERT_TRUE(SetAsideLaterCheckpoints(run_.path(), 20, Owner()).ok());
+  EXPECT_TRUE(PathExists(run_ / ("checkpoints/best.replaced." + Owner() + "/of_somebody")));
 }
 
 TEST_F(CheckpointDirectoryTest, SyncsTheFolderBeforeTheFirstCheckpoint) {

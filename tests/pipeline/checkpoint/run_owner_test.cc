@@ -168,6 +168,7 @@ TEST_F(RunOwnerTest, AClaimIsOnlyOnTheOwnerThatWasFound) {
   EXPECT_TRUE(absl::IsAborted(claim("").status())) << "it has begun meanwhile";
   EXPECT_TRUE(first->Check().ok());
   EXPECT_TRUE(claim(kFirst).ok()) << "silent elsewhere, say";
+  EXPECT_TRUE(claim("").ok()) << "it has ended meanwhile";
 }
 
 TEST_F(RunOwnerTest, ARunDirectoryThatIsRemovedIsLost) {

@@ -7,10 +7,13 @@
 #include <set>
 
 #include "gmock/gmock.h"
+#include "layers/method_presets.h"
 #include "pipeline/decode/decode_buffers.h"
 #include "pipeline/decode/decode_driver.h"
 #include "pipeline/decode/decode_links.h"
+#include "runtime/comm/in_process_communicator.h"
 #include "runtime/random.h"
+#include "tests/support/tiny_plan.h"
 
 namespace hadal {
 namespace {
@@ -208,6 +211,92 @@ TEST(DecodeCommandTest, SurvivesItsBytes) {
   EXPECT_FALSE(read.Read({bytes.data(), static_cast<size_t>(integers - 1)}).ok());
   // One offset, and a negative number of tokens.
   EXPECT_FALSE(read.Read(std::vector<int32_t>{static_cast<int32_t>(DecodeCommand::Kind::kEncode), 0, 1, -1}).ok());
+}
+
+// Two ranks of two chunks each; the second has the head.
+class DecodeLinksTest : public ::testing::Test {
+ protected:
+  DecodeLinksTest() {
+    for (int rank = 0; rank < 2; ++rank) {
+      ArenaLayout layout;
+      links_.emplace_back(plan_, pipeline_, rank, kCapacity, Stream::Cpu(1), layout);
+      arenas_.push_back(Arena::Allocate(layout).value());
+      links_[rank].Bind(arenas_[rank], world_.communicator(rank), absl::Seconds(30));
+    }
+  }
+
+  static constexpr DecodeCapacity kCapacity = Capacity(4, 100);
+  const ModelPlan plan_ = TinyPlan();
+  const PipelineLayout pipeline_ = MakePipelineLayout(plan_, {.micro_batches = 2, .target_tokens = 8},
+                                                      {.chunks = 2, .schedule = ScheduleKind::kInterleaved1F1B}, 2)
+                                       .value();
+  InProcessWorld world_{2};
+  std::vector<Arena> arenas_;
+  std::vector<DecodeLinks> links_;
+};
+
+// None is received before all are sent, as many as there are buffers for.
+TEST_F(DecodeLinksTest, MessagesUnderWayAreNotOverwritten) {
+  std::vector<float> values(8);
+  for (int m = 0; m < 4; ++m) {
+    std::ranges::fill(values, static_cast<float>(m));
+    ASSERT_TRUE(links_[0].SendResidual(m % 2, ConstMatrix{values.data(), 1, 8}).ok());
+  }
+  DecodeCommand command{.kind = DecodeCommand::Kind::kStep, .rows = {{}}};
+  for (; command.rows[0].token < 3; ++command.rows[0].token) ASSERT_TRUE(links_[1].SendCommand(command).ok());
+  for (int m = 0; m < 4; ++m) {
+    ASSERT_TRUE(links_[1].ReceiveResidual(m % 2, Matrix{values.data(), 1, 8}).ok());
+    EXPECT_THAT(values, ::testing::Each(static_cast<float>(m)));
+  }
+  for (int32_t m = 0; m < 3; ++m) {
+    ASSERT_TRUE(links_[0].ReceiveCommand(command).ok());
+    EXPECT_EQ(command.rows[0].token, m);
+  }
+  for (DecodeLinks& links : links_) EXPECT_TRUE(links.Drain().ok());
+}
+
+TEST_F(DecodeLinksTest, AResidualOfOtherRowsIsRefused) {
+  std::vector<float> values(3 * 8);
+  ASSERT_TRUE(links_[0].SendResidual(0, ConstMatrix{values.data(), 2, 8}).ok());
+  EXPECT_THAT(std::string(links_[1].ReceiveResidual(0, Matrix{values.data(), 3, 8}).message()),
+              ::testing::HasSubstr("rank 0 sent 64 bytes of the decoder's residual stream where 96 were expected"));
+}
+
+int64_t BytesOf(const ArenaLayout& layout, const std::string& name) {
+  int64_t bytes = 0;
+  for (const ArenaLayout::Category& category : layout.categories()) bytes += category.name == name ? category.bytes : 0;
+  return bytes;
+}
+
+// Of an encoder with more rows than a step and the other way round; with several streams, and a second one.
+TEST(DecodeBuffersTest, HaveRoomForTheRowsOfBothStacks) {
+  for (const ResidualMethod method : {ResidualMethod::kPostLn, ResidualMethod::kMhc, ResidualMethod::kResidualDual}) {
+    ModelOptions model = TinyModel();
+    ApplyResidualMethod(method, model);
+    const ModelPlan plan = ModelPlan::Make(model);
+    std::set<int64_t> workspaces;
+    for (const int64_t rows : {8, 64}) {
+      DecodeCapacity capacity = Capacity(4, 100);
+      capacity.rows = rows, capacity.source_rows = 72 - rows;
+      ArenaLayout layout;
+      DecodeBuffers buffers(plan, capacity, Stream::Cpu(1), layout);
+      workspaces.insert(BytesOf(layout, "workspace"));
+      buffers.RequireSaved(1);
+      buffers.ReserveRequired(layout);
+      const Arena arena = Arena::Allocate(layout).value();
+      buffers.Bind(arena);
+      const AnyMatrix even = buffers.residual(0, plan.Residuals(Stack::kDecoder) * 64, Storage::kFloat32);
+      const AnyMatrix odd = buffers.residual(1, even.rows, Storage::kFloat32);
+      const Matrix second = buffers.second(64);
+      EXPECT_GE(static_cast<char*>(odd.data) - static_cast<char*>(even.data), even.bytes());
+      const auto* const behind =
+          plan.HasSecond(Stack::kDecoder) ? second.data : reinterpret_cast<float*>(buffers.saved());
+      EXPECT_GE(reinterpret_cast<const char*>(behind) - static_cast<char*>(odd.data), even.bytes());
+      if (!plan.HasSecond(Stack::kDecoder)) continue;
+      EXPECT_GE(reinterpret_cast<float*>(buffers.saved()) - second.data, 64 * second.columns);
+    }
+    EXPECT_EQ(workspaces.size(), 1u) << "also for the rows of a step";
+  }
 }
 
 using testing::ElementsAre;

@@ -151,7 +151,37 @@ TEST_F(MemoryFitTest, EveryLimitBetweenTheFewestBytesAndAllIsMet) {
     for (const ArenaLayout& layout : TrainingLayouts(plan, pipeline, device).value()) {
       EXPECT_LE(LimitedBytes(layout, DeviceKind::kCuda), limit) << i;
     }
+    EXPECT_NEAR(pipeline.recompute_fit.gap, 0, 1e-9) << "so few segments are chosen exactly";
   }
+}
+
+// Of more than kExactSegments, what is left open is stated.
+TEST_F(MemoryFitTest, TheGapOfADeepModelIsBelowAPercent) {
+  ModelOptions model = Model();
+  model.encoder_layers = 80, model.decoder_layers = 1;
+  const ModelPlan plan = ModelPlan::Make(model);
+  PipelineLayout pipeline = MakePipelineLayout(plan, kBatch, {.split = {81}, .recompute_every = 1}, kRanks).value();
+  const int64_t least = RecomputeToFit(plan, 0, stream_, pipeline).bytes;
+  const int64_t most = std::ranges::max(pipeline.recompute_fit.bytes_without);
+  RecomputeToFit(plan, (least + most) / 2, stream_, pipeline);
+  EXPECT_GT(pipeline.recompute_fit.gap, 0);
+  EXPECT_LT(pipeline.recompute_fit.gap, 0.01);
+}
+
+// What a recomputed segment has is read while the next one is recomputed.
+TEST_F(MemoryFitTest, GradientsOfWeightsBesideNeedTwoPlacesForRecomputedSegments) {
+  const Stream device = Stream::ForLayouts(DeviceKind::kCuda, 1);
+  const auto activations = [&](bool beside) {
+    const PipelineLayout pipeline =
+        MakePipelineLayout(plan_, kBatch, {.recompute_every = 1, .overlap_weight_gradients = beside}, kRanks).value();
+    const std::vector<ArenaLayout> layouts = TrainingLayouts(plan_, pipeline, device).value();
+    int64_t bytes = 0;
+    for (const ArenaLayout::Category& category : layouts[0].categories()) {
+      if (category.name == "activations") bytes += category.bytes;
+    }
+    return bytes;
+  };
+  EXPECT_GT(activations(true), activations(false));
 }
 
 // Of a model of 12 sublayers, on 2 and 3 ranks: the shortest step of all cuts and choices.

@@ -120,9 +120,15 @@ TEST_F(RunDiagnosisTest, VanishingNamesTheLayerBelowWhichItBegins) {
   EXPECT_THAT(
       To(60, vanish(9e-5f)),
       ElementsAre(AllOf(HasSubstr("vanish from decoder layer 2 down since step 31: in each of the decoder's 7 lowest "),
-                        HasSubstr("below 1e-04 of"))));
+                        HasSubstr("sublayers (of 12)"), HasSubstr("below 1e-04 of"))));
   EXPECT_THAT(To(90, vanish(9e-4f)), IsEmpty()) << "still less than 1e-3";
   EXPECT_THAT(To(120, vanish(2e-3f)), ElementsAre(HasSubstr("over: the gradients of the decoder's lower layers")));
+}
+
+TEST_F(RunDiagnosisTest, AnEncodersLayersVanishByThemselves) {
+  EXPECT_THAT(To(30, [](int64_t, Figures& figures) { std::fill_n(figures.norms.begin(), 5, 0.0f); }),
+              ElementsAre(HasSubstr("vanish from encoder layer 2 down since step 1: in each of the encoder's 5 lowest "
+                                    "sublayers (of 8)")));
 }
 
 // Branches whose learned gain is still 0 have no gradient.
@@ -194,6 +200,28 @@ TEST_F(RunDiagnosisTest, WithoutWarmUpAJumpSaysSo) {
                                  {});
     }
     EXPECT_THAT(said, ElementsAre(HasSubstr(", without warm-up. What usually helps")));
+  }
+}
+
+// Of 2 sublayers a layer.
+TEST(LanguageModelDiagnosis, ATenthOfADeepStackIsATrend) {
+  const ModelPlan plan = TinyPlan({.encoder_layers = 0, .decoder_layers = 21});
+  const RateOptions rate;
+  for (const int vanished : {4, 5}) {
+    RunDiagnosis diagnosis(plan, rate);
+    std::vector<float> norms(42, 1.0f);
+    std::fill_n(norms.begin(), vanished, 0.0f);
+    std::vector<std::string> said;
+    for (int64_t step = 1; step <= 30; ++step) {
+      said = diagnosis.AfterStep({.step = step,
+                                  .update = step,
+                                  .nll = 2,
+                                  .learning_rate = 2e-3,
+                                  .target_tokens = 1,
+                                  .depth_gradient_norms = norms},
+                                 {});
+    }
+    EXPECT_EQ(said.size(), vanished < 5 ? 0u : 1u) << vanished;
   }
 }
 
