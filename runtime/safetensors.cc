@@ -92,7 +92,7 @@ absl::StatusOr<SafetensorsWriter> SafetensorsWriter::Create(const std::string& p
 absl::Status SafetensorsWriter::Append(std::string_view bytes) {
   while (!bytes.empty()) {
     EnterNextTensor();
-    HADAL_CHECK_LT(current_, tensors_.size());
+    HADAL_CHECK_GT(current_left_, 0);
     // In buffer-sized pieces, so that both checksums and the copy find the bytes in the cache.
     const size_t count = std::min({bytes.size(), static_cast<size_t>(current_left_), kBufferBytes});
     uint32_t& crc = summary_.tensor_crc32c[current_];

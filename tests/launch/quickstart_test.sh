@@ -25,7 +25,7 @@ lines() { for i in $(seq 200); do echo "$1 $i"; done; }
 case $1 in
   supervise) shift 2; exec "$@" ;;
   make-corpus) mkdir -p "$3"; for part in train valid test; do lines one > "$3/$part.en"; lines eins > "$3/$part.de"; done ;;
-  translate) echo >> "$STUBS/rounds"; right=$((95 * $(wc -l < "$STUBS/rounds"))); lines one | sed "$((right + 1)),\$s/one/two/" ;;
+  translate) [ ! -e "$STUBS/mute" ] || exit 1; echo >> "$STUBS/rounds"; right=$((95 * $(wc -l < "$STUBS/rounds"))); lines one | sed "$((right + 1)),\$s/one/two/" ;;
   train)
     [ ! -e "$STUBS/fails" ] || exit 4
     run=${*: -1}; mkdir -p "$run"
@@ -50,14 +50,21 @@ says "after 100 steps: 95 of 200 held-out"; says "^200 steps: 190 of 200 held-ou
 says "After 100 steps each, DeepNorm's loss went from 5.00 to 5.00 .* 25% with DeepNorm"
 for part in "supervise.*train configs/quickstart/shallow.textproto.* --run-dir $work/first/shallow" "prepare .*--overwrite" \
   "supervise.*configs/quickstart/deep.textproto configs/method/deepnorm.textproto" "supervise.*configs/method/post_ln.textproto" \
-  "curve .*--label DeepNorm Post-LN" "supervise -- mpirun -n 4 .*pipeline.threads=2 "; do
+  "curve .*--label DeepNorm Post-LN" "supervise -- mpirun -n 4 .*pipeline.threads=2 --set checkpoint.every_steps=0 "; do
   grep -q -- "$part" words || fail "it never calls $part"
 done
 rm first/shallow.done; calls=$(grep -c supervise words); expect 0 tree/launch/quickstart --run-dir first
 steps "100 100 200 300"; [ "$(grep -c supervise words)" -eq $((calls + 1)) ] || fail "deep runs that have ended are started again"
+: > first/post_ln/metrics.jsonl; expect 1 tree/launch/quickstart --run-dir first; says "the deep runs cannot be compared"
+touch mute; expect 1 tree/launch/quickstart --run-dir third; says "translation failed"; rm mute
 
 echo "what fails ends it with its code"
-touch fails; expect 4 tree/launch/quickstart --run-dir second; says "training ended with exit code 4"
+touch fails
+for part in "1 2" "3 3"; do  # CPUs of this process, fewer than the machine's, and ranks
+  printf '#!/bin/sh\necho %s\n' "${part% *}" > bin/nproc; : > words
+  expect 4 tree/launch/quickstart --run-dir second; says "training ended with exit code 4"
+  grep -q "supervise -- mpirun -n ${part#* } .*pipeline.threads=1 " words || { cat words; fail "other ranks than ${part#* } of ${part% *} CPUs"; }
+done
 touch missing; expect 1 tree/launch/quickstart --run-dir second --no-install; says "these Debian packages are missing: cmake"
 rm missing; touch broken; expect 1 tree/launch/quickstart --run-dir second; says "^configured"; says "CMake could not configure"
 expect 2 tree/launch/quickstart --fast; says "unknown option --fast"

@@ -118,6 +118,12 @@ TEST(ResidualMethodTest, AWiderModelThanItsBaseStartsWithSmallerLogits) {
     EXPECT_FLOAT_EQ(parameter.init_scale, base.parameters[p].init_scale / 2) << "a variance of 1/m";
   }
   EXPECT_EQ(closing, 1);
+  options = WithDepth(ResidualMethod::kCompleteP, 8, 4);
+  options.base_width = options.d_model / 4;
+  options.block.norm_shift = false;
+  const ModelPlan unshifted = ModelPlan::Make(options);
+  const int32_t scale = unshifted.ParameterOf(unshifted.output_head() - 1, ParameterRole::kClosingNormScale);
+  EXPECT_EQ(unshifted.parameters[scale].init_scale, 0.5f);
 }
 
 // (2N)^1/4 and (8N)^-1/4: DeepNet's figure 2.

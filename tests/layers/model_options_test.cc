@@ -71,6 +71,28 @@ TEST(ValidateModelOptionsTest, NamesFieldValueAndRange) {
                           [](O& o) { o.branch_growth = BranchGrowth::kLinear, o.branch_growth_updates = 0; }}});
 }
 
+TEST(ValidateModelOptionsTest, ABlocksNumbersHaveRanges) {
+  ModelOptions good = kGood;
+  good.block.positions = Positions::kRotary;
+  ExpectMessages(good, {{"turns 0 columns", [](O& o) { o.block.rotary_share = 0; }},
+                        {"block.rotary_share = 1.5, allowed", [](O& o) { o.block.rotary_share = 1.5; }},
+                        {"block.rotary_theta = 0.5, allowed", [](O& o) { o.block.rotary_theta = 0.5; }},
+                        {"block.rotary_local_theta = 0.5, allowed", [](O& o) { o.block.rotary_local_theta = 0.5; }},
+                        {"block.rotary_scaling = 0.5, allowed", [](O& o) { o.block.rotary_scaling = 0.5; }},
+                        {"block.rotary_scaling_positions = 0", [](O& o) { o.block.rotary_scaling_positions = 0; }},
+                        {"block.window = -1, allowed", [](O& o) { o.block.window = -1; }},
+                        {"block.global_every = -1, allowed", [](O& o) { o.block.global_every = -1; }},
+                        {"block.head_width = -1, allowed", [](O& o) { o.block.head_width = -1; }},
+                        {"block.kv_heads = 9, allowed", [](O& o) { o.block.kv_heads = 9; }},
+                        {"block.embedding_norm is not allowed with speech",
+                         [](O& o) { o.block.embedding_norm = true, o.source_vocabulary = 0, o.frame_width = 80; }},
+                        {"fixup_scalars is not allowed with block.activation \"gelu\":",
+                         [](O& o) { o.encoder.fixup_scalars = true, o.block.activation = Activation::kGelu; }}});
+  good.block = {.head_width = 100};
+  good.block.rotary_share = 0.29;  // times 100 it is a little less than 29
+  EXPECT_EQ(good.rotary_width(), 29);
+}
+
 TEST(ValidateModelOptionsTest, AdaptiveCutoffsAscendAndLeaveWidthAndSmoothingAlone) {
   ModelOptions good = kGood;
   good.label_smoothing = 0;

@@ -329,6 +329,7 @@ TEST(ModelPlanTest, ABlockAddsAndTakesParameters) {
   using Shape = std::pair<int64_t, int64_t>;
   EXPECT_EQ(shapes["encoder.embed_positions.weight"], Shape(options.max_positions, 16));
   EXPECT_EQ(shapes["decoder.embed_positions.weight"], Shape(options.max_positions, 16));
+  EXPECT_EQ(plan.parameters[plan.ParameterOf(0, ParameterRole::kPositionTable)].init_scale, 0.25f) << "1 / sqrt(16)";
   for (const std::string name : {"decoder.layers.0.self_attn.", "decoder.layers.0.encoder_attn."}) {
     EXPECT_EQ(shapes[name + "q_proj.weight"], Shape(options.heads * 5, 16));
     EXPECT_EQ(shapes[name + "k_proj.weight"], Shape(5, 16));

@@ -16,8 +16,12 @@ constexpr absl::Duration kHang = absl::Seconds(60);
 
 class DeviceWatchTest : public ::testing::Test {
  protected:
+  std::string what_;  // read once it hangs
   std::atomic<bool> hung_ = false;
-  DeviceWatch watch_{{.timeout = kTimeout, .hung = [this](const std::string&) { hung_ = true; }}};
+  DeviceWatch watch_{{.timeout = kTimeout, .hung = [this](const std::string& what) {
+                        what_ = what;
+                        hung_ = true;
+                      }}};
 };
 
 TEST_F(DeviceWatchTest, AThreadThatHasWaitedMayDoAnythingElseForLong) {
@@ -45,7 +49,8 @@ TEST_F(DeviceWatchTest, TheWaitsOfAnotherThreadDoNotShowThatTheDevicesIsWell) {
   watch_.BeforeCall();
   std::thread([this] { const DeviceWatch::Wait wait(watch_, "a wait"); }).join();
   for (const Stopwatch watch; !hung_ && absl::Seconds(watch.Seconds()) < kHang;) absl::SleepFor(kTimeout / 20);
-  EXPECT_TRUE(hung_);
+  ASSERT_TRUE(hung_);
+  EXPECT_NE(what_.find("has not responded for 800ms: a call of its driver"), std::string::npos) << what_;
 }
 
 TEST(Deadline, PassesWhenItsTimeIsOver) {

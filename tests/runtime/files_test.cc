@@ -75,7 +75,10 @@ TEST(FilesTest, CallersCanTellErrorsApart) {
       {EDQUOT, absl::StatusCode::kResourceExhausted}, {EMFILE, absl::StatusCode::kResourceExhausted},
       {EEXIST, absl::StatusCode::kAlreadyExists},     {EISDIR, absl::StatusCode::kFailedPrecondition},
       {ELOOP, absl::StatusCode::kFailedPrecondition}, {EIO, absl::StatusCode::kInternal},
-      {ESTALE, absl::StatusCode::kInternal},          {EINVAL, absl::StatusCode::kInternal}};
+      {ESTALE, absl::StatusCode::kInternal},          {EINVAL, absl::StatusCode::kInternal},
+      {EPERM, absl::StatusCode::kPermissionDenied},   {EFBIG, absl::StatusCode::kResourceExhausted},
+      {ENFILE, absl::StatusCode::kResourceExhausted}, {ENOTDIR, absl::StatusCode::kFailedPrecondition},
+      {ENXIO, absl::StatusCode::kFailedPrecondition}, {ENODEV, absl::StatusCode::kFailedPrecondition}};
   for (const auto& [error, code] : codes) {
     const absl::Status status = ErrnoStatus(error, "read", "/some/file");
     EXPECT_EQ(status.code(), code) << status;
@@ -328,6 +331,10 @@ TEST(FilesTest, MakesListsAndRemovesTrees) {
   EXPECT_FALSE(PathExists(directory / "a"));
   EXPECT_TRUE(PathExists(directory / "kept"));
   EXPECT_TRUE(RemoveTree(directory / "a").ok());
+  EXPECT_FALSE(RemoveTree("/proc/self/status").ok()) << "it cannot be removed";
+  EXPECT_EQ(ListDirectory(directory / "a").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(RenamePath(directory / "a", directory / "b").message()),
+              HasSubstr("cannot rename " + (directory / "a") + " to " + (directory / "b") + ": "));
 }
 
 TEST(FilesTest, ListsAreSortedWhateverTheFileSystemsOrder) {
@@ -358,7 +365,9 @@ TEST(FilesTest, AFileThatEndsEarlyIsDataLoss) {
   const auto file = OpenFile(directory / "file");
   char buffer[10];
   EXPECT_TRUE(ReadAt(*file, 1, 4, buffer, "file").ok());
-  EXPECT_EQ(ReadAt(*file, 1, 5, buffer, "file").code(), absl::StatusCode::kDataLoss);
+  const absl::Status cut = ReadAt(*file, 1, 5, buffer, "file");
+  EXPECT_EQ(cut.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(cut.message()), HasSubstr("file ends at byte 5, 1 bytes before it should"));
 }
 
 // Others write meanwhile.

@@ -61,6 +61,7 @@ constexpr Word<Colour> kColours[] = {{"red", Colour::kRed}, {"blue", Colour::kBl
 
 const Json kObject =
     Json::parse(R"({"yes": true, "half": 0.5, "whole": -3, "none": null, "name": "ä.bin", "path": "../a",
+                                     "long": "ääääääääääääääääääääääääääääää",
                                      "colour": "blue", "list": [1, 2], "inner": {"seed": 18446744073709551615}})");
 
 // What `read` leaves in the status.
@@ -115,6 +116,8 @@ TEST(JsonFields, ErrorsNameTheFieldItsValueAndWhatIsWanted) {
   EXPECT_EQ(ErrorOf([&](JsonFields& f) { f.Read("half", flag); }),
             "the field files[2].half is 0.5, expected true or false");
   EXPECT_THAT(ErrorOf([&](JsonFields& f) { f.Read("list", number); }), HasSubstr("is an array, expected a number"));
+  EXPECT_THAT(ErrorOf([&](JsonFields& f) { f.Read("long", number); }),
+              HasSubstr(R"(is "\u00e4\u00e4\u00e4\u00e4\u00e4\u00e4\u0..., expected a number)"));
   EXPECT_THAT(ErrorOf([&](JsonFields& f) { f.ReadOrInfinity("name", number); }), HasSubstr("expected a number"));
   EXPECT_THAT(ErrorOf([&](JsonFields& f) { f.Read("yes", text); }), HasSubstr("is true, expected text"));
   EXPECT_THAT(ErrorOf([&](JsonFields& f) { f.ReadFileName("path", text); }),
@@ -168,6 +171,13 @@ TEST(JsonFields, CountsWhatNobodyAskedFor) {
   };
   EXPECT_THAT(of_inner(true), IsEmpty());
   EXPECT_EQ(of_inner(false), "files[2].inner has fields that this version cannot read");
+  const Json null = Json::parse(R"({"a": null})");
+  absl::Status status;
+  JsonFields fields(null, "", status);
+  double a = 0;
+  fields.ReadOrInfinity("a", a);
+  fields.NoOthers();
+  EXPECT_TRUE(status.ok()) << status;
 }
 
 TEST(JsonFields, AnObjectIsOne) {

@@ -1,13 +1,16 @@
 #include "runtime/machine.h"
 
+#include <algorithm>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include "gmock/gmock.h"
+#include "runtime/crc32c.h"
 #include "runtime/logged_environment.h"
 #include "runtime/rank_facts.h"
 #include "tests/support/temporary_directory.h"
@@ -124,6 +127,9 @@ TEST_F(ControlGroup, TheTightestGroupAboveCounts) {
   EXPECT_EQ(Bytes("0::/slice/job_7/step_0/task_0\n"), 300);
   Write("slice/memory.current", "4900\n");
   EXPECT_EQ(Bytes("0::/slice/job_7/step_0/task_0\n"), 100);
+  Write("memory.max", "50\n");
+  Write("memory.current", "20\n");
+  EXPECT_EQ(Bytes("0::/slice/job_7/step_0/task_0\n"), 30) << "a container's is the topmost";
 }
 
 TEST_F(ControlGroup, IdlePagesOfFilesAreFree) {
@@ -131,6 +137,14 @@ TEST_F(ControlGroup, IdlePagesOfFilesAreFree) {
   Write("a/memory.current", "900\n");
   Write("a/memory.stat", "anon 300\nfile 600\nactive_file 100\ninactive_file 500\n");
   EXPECT_EQ(Bytes("0::/a\n"), 600);
+  Write("a/memory.current", "400\n");
+  EXPECT_EQ(Bytes("0::/a\n"), 1000) << "no more than the limit";
+}
+
+TEST_F(ControlGroup, NamesMayHaveColons) {
+  Write("user:1/memory.max", "1000\n");
+  Write("user:1/memory.current", "400\n");
+  EXPECT_EQ(Bytes("0::/user:1\n"), 600);
 }
 
 TEST_F(ControlGroup, VersionOneHasOtherNames) {
@@ -166,6 +180,7 @@ TEST(CpuShare, IsOfTheMaskAndOfTheQuota) {
   EXPECT_EQ(CpuShare(4, 2, 8.0, 4), 2);
   EXPECT_EQ(CpuShare(4, 1, 8.0, 4), 2);
   EXPECT_EQ(CpuShare(4, 1, 1e13, 1), 4);
+  EXPECT_EQ(ProcessCpus(/*sharing_cpus=*/1 << 20, /*sharing_quota=*/1), 1);
 }
 
 TEST(RankFacts, SurviveTheTrip) {
@@ -173,9 +188,12 @@ TEST(RankFacts, SurviveTheTrip) {
   RankFacts facts = GatherFacts(3, 2);
   unsetenv("OMPI_COMM_WORLD_RANK");
   EXPECT_EQ(facts.environment_rank, "OMPI_COMM_WORLD_RANK=3");
+  EXPECT_EQ(facts.rank, 3);
+  EXPECT_EQ(facts.threads, 2);
   EXPECT_FALSE(facts.host.empty());
   EXPECT_FALSE(facts.cpus.empty());
-  EXPECT_NE(facts.binary_crc32c, 0u);
+  const std::string binary = Contents("/proc/self/exe");
+  EXPECT_EQ(facts.binary_crc32c, Crc32c(binary.data(), binary.size()));
   EXPECT_GT(facts.available_bytes, 0);
   facts.local_rank = 1;  // from here on what is not known here, or unlimited
   facts.ranks_on_host = 4;
@@ -186,6 +204,19 @@ TEST(RankFacts, SurviveTheTrip) {
   const auto back = FactsFromJson(FactsToJson(facts));
   EXPECT_TRUE(*back == facts) << FactsToJson(*back);
   EXPECT_FALSE(FactsFromJson("{").ok());
+}
+
+TEST(RankFacts, LimitsAreThoseThatHold) {
+  rlimit files = {}, memory = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files) + getrlimit(RLIMIT_AS, &memory), 0);
+  rlimit fewer = files, less = memory;
+  --fewer.rlim_cur;
+  less.rlim_cur = std::min(memory.rlim_max, rlim_t{1} << 60);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &fewer) + setrlimit(RLIMIT_AS, &less), 0);
+  const RankFacts facts = GatherFacts(0, 1);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files) + setrlimit(RLIMIT_AS, &memory), 0);
+  EXPECT_EQ(facts.open_files_limit, static_cast<int64_t>(fewer.rlim_cur));
+  EXPECT_EQ(facts.memory_limit_bytes, static_cast<int64_t>(less.rlim_cur));
 }
 
 TEST(RankFacts, CpuListsAsTheKernelWritesThem) {

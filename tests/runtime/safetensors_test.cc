@@ -244,6 +244,19 @@ TEST(SafetensorsTest, AFileCutWhileItIsReadIsAnErrorNotASignal) {
   EXPECT_EQ(reader->Read(0, 0, 24, bytes.data()).code(), absl::StatusCode::kDataLoss);
 }
 
+TEST(SafetensorsDeathTest, OtherBytesThanTheTensorsHaveAreOurOwnFault) {
+  TemporaryDirectory directory;
+  auto writer = SafetensorsWriter::Create(directory / "file", {{"a", SafetensorsType::kI64, {1}}}, {});
+  ASSERT_TRUE(writer->Append("1234").ok());
+  EXPECT_DEATH(static_cast<void>(writer->Finish()), "current_left_ == 0");
+  ASSERT_TRUE(writer->Append("5678").ok());
+  EXPECT_DEATH(static_cast<void>(writer->Append("9")), "current_left_ > 0");
+  ASSERT_TRUE(writer->Finish().ok());
+  const auto reader = SafetensorsReader::Open(directory / "file");
+  char bytes[8];
+  EXPECT_DEATH(static_cast<void>(reader->Read(0, 1, 8, bytes)), "9 vs. 8");
+}
+
 TEST(SafetensorsTest, AFullDiskIsReported) {
   TemporaryDirectory directory;
   const FileSizeLimit limit(1'000'000);

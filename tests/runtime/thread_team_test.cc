@@ -136,11 +136,13 @@ class StallTest : public ::testing::Test {
   // Sets when the worker's part began and ended.
   void Stall() {
     WaitForWorkers worker(1, /*seconds=*/0.5);
+    const double begin = MonotonicSeconds();
     team_.Run(2, [&](int t) {
       worker.Part(t);
       if (t == 0) return;
       worker_began_ = MonotonicSeconds();
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      // Longer than four times the caller's part, which waits for this one to begin.
+      std::this_thread::sleep_for(std::chrono::duration<double>(0.02 + 5 * (worker_began_ - begin)));
       worker_ended_ = MonotonicSeconds();
     });
   }
@@ -156,9 +158,8 @@ class StallTest : public ::testing::Test {
     return team_.seconds_alone() - before;
   }
 
-  // Where another program really takes the core, the caller may be late for its time alone, or the worker's start may
-  // take longer than its stall: then another stall tells.
-  static constexpr int kTries = 100;
+  // Where another program really takes the core, the caller may be late for its time alone: then another stall tells.
+  static constexpr int kTries = 1000;
 
   ThreadTeam team_;
   double worker_began_ = 0, worker_ended_ = 0;
@@ -172,6 +173,18 @@ TEST_F(StallTest, TheCallerRunsAllPartsForAWhile) {
     alone = SecondsAlone();
   }
   EXPECT_GT(alone, 0.005);
+}
+
+// Also while the caller runs all parts.
+TEST_F(StallTest, WhatABodyThrowsReachesTheCaller) {
+  const auto body = [](int t) {
+    if (t == 0) throw std::bad_alloc();
+  };
+  for (int tries = 0; tries < kTries && team_.seconds_alone() == 0; ++tries) {
+    Stall();
+    EXPECT_THROW(team_.Run(2, body), std::bad_alloc);
+  }
+  EXPECT_GT(team_.seconds_alone(), 0);
 }
 
 TEST_F(StallTest, SoonAfterAnotherItIsTwiceAsLong) {

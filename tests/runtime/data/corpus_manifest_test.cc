@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "nlohmann/json.hpp"
 #include "runtime/crc32c.h"
@@ -107,7 +108,14 @@ TEST(CorpusManifest, TheFormOfTextsComesBackAndIsPartOfTheIdentity) {
     EXPECT_EQ(ManifestFromJson(ManifestToJson(plain), "a.json")->form, form);
     EXPECT_TRUE(identities.insert(IdentityOf(plain).crc32c).second);
   }
-  EXPECT_THAT(RefusalWith("/end_token", 50), HasSubstr("end_token"));
+  for (const char* token : {"start_token", "end_token", "mask_token"}) {
+    EXPECT_THAT(RefusalWith(absl::StrCat("/", token), 50), HasSubstr(absl::StrCat(token, " is 50"))) << "of 50 ids";
+  }
+  EXPECT_THAT(RefusalWith("/block", 0), HasSubstr("block is 0"));
+  EXPECT_EQ(RefusalWith("/special_tokens", std::vector<int>{0, 49}), "");
+  for (const std::vector<int>& wrong : {std::vector<int>{5, 5}, {50}, {-1}}) {
+    EXPECT_THAT(RefusalWith("/special_tokens", wrong), HasSubstr("is no ascending ids"));
+  }
   EXPECT_EQ(RefusalWith("/block", 8), "it has blocks or a tokenizer's ids, and a source");
 }
 
@@ -211,6 +219,13 @@ TEST(CorpusManifest, TheIdentityIsOfTheContent) {
   EXPECT_EQ(IdentityOf(other), IdentityOf(manifest));
   other.shards[0].crc32c += 1;
   EXPECT_NE(IdentityOf(other), IdentityOf(manifest));
+  other = manifest;
+  other.corpora = {"on", "etwo"};
+  EXPECT_NE(IdentityOf(other), IdentityOf(manifest)) << "each name has an end";
+  other.corpora = {"one"};
+  CorpusManifest renamed = other;
+  renamed.corpora = {"two"};
+  EXPECT_EQ(IdentityOf(renamed), IdentityOf(other)) << "nothing depends on the only one's name";
   EXPECT_EQ(Describe({.samples = 79750, .crc32c = 0x123abcd}), "79750 samples, checksum 0123abcd");
 }
 
@@ -239,6 +254,8 @@ TEST(CorpusManifest, SpeechHasAFrameWidthAndNoSourceVocabulary) {
   speech.frame_width = 40;
   EXPECT_EQ(RefusalOfText(ManifestToJson(speech)),
             "it has both frame_width and source_vocabulary: a source is either speech or text");
+  EXPECT_THAT(RefusalWith("/frame_width", 0), HasSubstr("frame_width is 0"));
+  EXPECT_THAT(RefusalWith("/sample_rate", 0), HasSubstr("sample_rate is 0"));
   speech.source_vocabulary = {};
   speech.cmvn = "none";
   speech.sample_rate = 8000;

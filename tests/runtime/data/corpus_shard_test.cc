@@ -141,6 +141,14 @@ TEST(CorpusShard, TokensOutsideTheirVocabularyAreNamed) {
   EXPECT_EQ(with_token(9, kUnknownToken), "");
 }
 
+TEST(CorpusShard, PlainTextAloneMarksTokensThatContinueAWord) {
+  ShardBuilder builder;
+  EXPECT_TRUE(builder.Add(Sample{.target = {5 | kContinuesWord}}.view()).ok());
+  const std::string bytes = BytesOf(builder);
+  EXPECT_TRUE(Open(bytes, {.target_vocabulary_size = 10, .corpora = 1}).ok());
+  EXPECT_FALSE(Open(bytes, {.source_vocabulary_size = 20, .target_vocabulary_size = 10, .corpora = 1}).ok());
+}
+
 TEST(CorpusShard, PlacesAndCountsAreHeldToTheHeader) {
   const std::string bytes = TwoBytes();
   EXPECT_EQ(Refusal(Changed<int64_t>(bytes, RecordField(1, offsetof(SampleRecord, first_token)), 4)),

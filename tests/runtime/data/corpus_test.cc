@@ -8,6 +8,7 @@
 #include "runtime/data/corpus.h"
 #include "runtime/data/corpus_shard.h"
 #include "runtime/files.h"
+#include "tests/support/file_size_limit.h"
 #include "tests/support/recorded_syncs.h"
 #include "tests/support/temporary_directory.h"
 
@@ -173,6 +174,18 @@ TEST_F(CorpusTest, DamagedFramesAreRefusedWhenWriting) {
   EXPECT_THAT(std::string(add({1, 2, 3}, 2).message()), HasSubstr("3 values are no frames of 2"));
   EXPECT_THAT(std::string(add({1, 2, 3}, 3).message()), HasSubstr("frames of 3 values, those of the corpus have 2"));
   EXPECT_THAT(std::string(add({1, NAN}, 2).message()), HasSubstr("not finite"));
+  EXPECT_EQ(writer.Finish()->statistics.source_tokens, 2) << "frames";
+}
+
+TEST_F(CorpusTest, AFullDiskLeavesNoHalfOfAShard) {
+  CorpusWriter writer =
+      *CorpusWriter::Create({.prefix = prefix(), .target_vocabulary = {"v", 10, 0}, .corpora = {"one"}});
+  ASSERT_TRUE(writer.Add(Sample{.target = std::vector<int32_t>(1000, 4)}.view()).ok());
+  {
+    const FileSizeLimit limit(500);
+    EXPECT_EQ(writer.Finish().status().code(), absl::StatusCode::kResourceExhausted);
+  }
+  EXPECT_FALSE(PathExists(shard() + ".partial"));
 }
 
 // The first token of a block is an input alone.
@@ -352,6 +365,8 @@ TEST_F(CorpusVocabularyTest, OneThatIsNotTheCorpussIsRefused) {
 TEST_F(CorpusVocabularyTest, OneThatIsGoneIsAnError) {
   const Corpus corpus = Made({.file = "nowhere.txt", .size = 6}, german_reference_);
   EXPECT_EQ(LoadVocabularies(corpus).status().code(), absl::StatusCode::kDataLoss);
+  SetContents(directory_ / "english.txt", "no counts\n");
+  EXPECT_EQ(LoadVocabularies(Made(english_reference_, german_reference_)).status().code(), absl::StatusCode::kDataLoss);
 }
 
 }  // namespace

@@ -47,6 +47,7 @@ TEST(LanguageTagsTest, LaterOnesTakeReservedIds) {
   EXPECT_EQ(reserved.size(), first + 2);
   EXPECT_TRUE(IsReservedTag(reserved.Token(first)));
   EXPECT_FALSE(IsLanguageTag(reserved.Token(first)));
+  EXPECT_FALSE(IsLanguageTag("____")) << "of no language";
   const Vocabulary later = *AddLanguageTags(reserved, {"de", "fr"}, /*reserved=*/2);
   EXPECT_EQ(later.Id("__fr__"), first);
   EXPECT_EQ(later.Token(first + 1), reserved.Token(first + 1));
@@ -70,6 +71,7 @@ TEST(LanguageTagsTest, TheMaskTokenIsTheLastIdAndNoText) {
   const Vocabulary words = *AddMaskToken(*Vocabulary::FromTokens({"cat", "dog"}));
   EXPECT_EQ(words.Id(kMaskToken), 6);
   EXPECT_EQ(words.size(), 7);
+  EXPECT_EQ(AddMaskToken(*Vocabulary::Parse("cat 2\ndog 1", "d.txt"))->size(), 7) << "its last line has no end";
 }
 
 TEST(LanguageTagsTest, PresetsSayWhereTheyStand) {

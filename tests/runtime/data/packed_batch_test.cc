@@ -92,19 +92,29 @@ TEST(PackSentencesTest, WhatASentenceMayTakeIsTheSmallerLimit) {
   EXPECT_THAT(error({4, 2, 100}), HasSubstr("sentence 2 takes 3 source and 3 target rows"));
 }
 
+// Whatever it held.
 TEST(PackSentencesTest, AClearedBatchEqualsANewOne) {
-  PackedBatch reused;
-  AppendSentence(kSamples[0].view(), 5, reused);
-  ClearBatch(reused);
-  AppendSentence(kSamples[1].view(), 6, reused);
-  PackedBatch fresh;
-  AppendSentence(kSamples[1].view(), 6, fresh);
-  EXPECT_EQ(reused.source, fresh.source);
-  EXPECT_EQ(reused.source_offsets, fresh.source_offsets);
-  EXPECT_EQ(reused.target, fresh.target);
-  EXPECT_EQ(reused.target_input, fresh.target_input);
-  EXPECT_EQ(reused.target_offsets, fresh.target_offsets);
-  EXPECT_EQ(reused.samples, fresh.samples);
+  const Sample speech{.target = {20}, .frames = {5, 6}, .frame_width = 2};
+  const std::vector<int32_t> tokens = {5, 6 | kContinuesWord};
+  const SampleView line{.target = tokens, .has_source = false}, sentence = kSamples[1].view();
+  for (const auto& [before, sample] :
+       {std::pair(kSamples[0].view(), sentence), {speech.view(), sentence}, {line, line}}) {
+    PackedBatch reused, fresh;
+    AppendSentence(before, 5, reused);
+    ClearBatch(reused);
+    AppendSentence(sample, 6, reused);
+    AppendSentence(sample, 6, fresh);
+    EXPECT_EQ(reused.source, fresh.source);
+    EXPECT_EQ(reused.source_offsets, fresh.source_offsets);
+    EXPECT_EQ(reused.target, fresh.target);
+    EXPECT_EQ(reused.target_input, fresh.target_input);
+    EXPECT_EQ(reused.target_offsets, fresh.target_offsets);
+    EXPECT_EQ(reused.continues, fresh.continues);
+    EXPECT_EQ(reused.samples, fresh.samples);
+    EXPECT_EQ(reused.frame_width, fresh.frame_width);
+    EXPECT_EQ(reused.frames, fresh.frames);
+    EXPECT_EQ(reused.frame_offsets, fresh.frame_offsets);
+  }
 }
 
 TEST(PackSentencesTest, SpeechHasFramesAndARowForEveryFourthOfThem) {

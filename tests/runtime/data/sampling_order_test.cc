@@ -148,6 +148,11 @@ TEST(SamplingOrderTest, ImpossiblePlacesAreRefused) {
   of_empty.texts[0].quota = 3;
   of_empty.texts[1].quota = -1;
   EXPECT_FALSE(SamplingOrder::Create(two, {.capacity = {24, 20}})->Continue(of_empty).ok());
+  const std::vector<int32_t> too_long(30, 4);
+  const Corpus one_fits = CorpusOf({{.target = {4}}, {.target = {5}}, {.corpus_id = 1, .target = too_long}}, 0, 10);
+  DataPlace of_none = SamplingOrder::Create(one_fits, {.capacity = {24, 20}})->place();
+  of_none.texts[0].quota = of_none.texts[1].quota = 1;
+  EXPECT_FALSE(SamplingOrder::Create(one_fits, {.capacity = {24, 20}})->Continue(of_none).ok());
 }
 
 // What a run reads, whose options change now and then where it resumes.
@@ -506,7 +511,7 @@ TEST(SamplingOrderTest, PassesAndQuotasAreExactWhateverChangesOnTheWay) {
 
 TEST(SamplingOrderTest, ATemperatureIsAboveZero) {
   const Corpus corpus = MakeCorpus(3);
-  for (const double wrong : {0.0, -1.0, std::nan("")}) {
+  for (const double wrong : {0.0, -1.0, 1e-4, double{INFINITY}, std::nan("")}) {
     SamplingOptions options = {.capacity = {24, 20}, .temperatures = {1, wrong}};
     EXPECT_THAT(SamplingOrder::Create(corpus, options).status().message(), HasSubstr("a sampling temperature of"));
   }
@@ -610,6 +615,30 @@ TEST(SamplingOrderTest, FramesAreMaskedByTheirPlaceInTraining) {
       EXPECT_EQ(got.micro_batches[static_cast<size_t>(batch.micro_batch)].frames, batch.frames);
     }
   }
+}
+
+// By the run's seed and by the epoch; in validation always alike.
+TEST(SamplingOrderTest, TokensAreMaskedAnewInEachEpoch) {
+  std::vector<Sample> lines;
+  for (int32_t i = 0; i < 12; ++i) lines.push_back({.target = std::vector<int32_t>(8, 4 + i)});
+  const Corpus corpus = CorpusOf(lines, 0, 20);
+  const TokenMasking masking = {.share = 0.5, .mask_token = 19, .vocabulary = 20, .special = {0, 1, 2, 3, 19}};
+  const SamplingOptions plain = {.seed = 5, .capacity = {0, 20}};
+  SamplingOptions masked = plain;
+  masked.masking = masking;
+  SamplingOrder without = *SamplingOrder::Create(corpus, plain), with = *SamplingOrder::Create(corpus, masked);
+  const auto expect_masked = [&](uint64_t seed, uint32_t epoch, PackedBatch batch, const PackedBatch& found) {
+    MaskTokens(masking, seed, epoch, batch);
+    EXPECT_EQ(found.source, batch.source);
+    EXPECT_EQ(found.target_input, batch.target_input);
+  };
+  while (without.place().epoch < 2) {
+    const StepBatches batches = NextStep(without);
+    expect_masked(5, static_cast<uint32_t>(without.place().epoch), batches.micro_batches[0],
+                  NextStep(with).micro_batches[0]);
+  }
+  expect_masked(0, 0, MakeValidationBatches(corpus, plain.capacity, 0)->batches[0],
+                MakeValidationBatches(corpus, plain.capacity, 0, masking)->batches[0]);
 }
 
 TEST(SamplingOrderTest, TextHasNoFramesToMask) {

@@ -83,7 +83,9 @@ TEST(VocabularyTest, DictionaryTakesByteOrderMarkCrLfAndOverwrite) {
 
 TEST(VocabularyTest, ADictionaryMayBeginWithABrace) {
   for (const char* token : {"{", "{}", "{\""}) {
-    EXPECT_EQ(Vocabulary::Parse(absl::StrCat(token, " 100\nb 100\n"), "d.txt").value().Id(token), 4);
+    for (const char* end : {"\n", "\r\n"}) {
+      EXPECT_EQ(Vocabulary::Parse(absl::StrCat(token, " 100", end, "b 100", end), "d.txt").value().Id(token), 4);
+    }
   }
 }
 
@@ -112,6 +114,7 @@ TEST(VocabularyTest, ATokenizerKeepsItsIds) {
   EXPECT_EQ(added.kind(), VocabularyKind::kTokenizer);
   EXPECT_EQ(added.size(), 4);
   EXPECT_EQ(added.Token(2), "b");
+  EXPECT_EQ(parse(bpe, token("x", 3) + ", " + token("y", 4))->Id("y"), 4);
   EXPECT_EQ(added.Id("</s>"), 3);
   EXPECT_EQ(added.FileName("vocabulary"), "tokenizer.json");
   EXPECT_EQ(added.Decode(std::vector<int32_t>{1, 3}), "a </s>");

@@ -107,9 +107,14 @@ class Plot(unittest.TestCase):
             self.assertEqual(plot_curves(curves, SMALL), "nothing to plot: no finite value yet\n")
 
     def test_a_diverging_curve_does_not_flatten_the_others(self):
-        diverges = Curve("b", [(0, 4), (9, 1e6)])
+        diverges = Curve("b", [(0, 2), (9, 1e6)])
         self.assertIn("5.00 ┤", plot_curves([FALLS, diverges], SMALL))
         self.assertIn("1.00e+06 ┤", plot_curves([diverges], SMALL))
+        self.assertIn("1.00e+06 ┤", plot_curves([FLAT, diverges], SMALL), "none falls")
+
+    def test_the_axis_has_the_steps_of_all_curves(self):
+        plot = plot_curves([Curve("a", [(0, 4), (2000, 1)]), Curve("b", [(5, 4), (9, 1)])], SMALL)
+        self.assertIn("\n      0 2,000\n", plot, "without its name, for which there is no room")
 
     def test_one_point_and_a_constant_have_a_frame(self):
         self.assertIn("━━ c 2.000", plot_curves([Curve("c", [(5, 2)])], SMALL))

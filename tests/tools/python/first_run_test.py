@@ -33,6 +33,9 @@ class FirstRun(unittest.TestCase):
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             self.assertEqual(first_run.main([os.path.join(self.folder, "Good")] * 2 + ["A", "B"]), 0)
         self.assertIn("gets 90% with A and 90% with B.", printed.getvalue())
+        with contextlib.redirect_stderr(io.StringIO()) as printed:
+            self.assertEqual(first_run.main(["gone"] * 2 + ["A", "B"]), 1)
+        self.assertIn("first_run: gone: no such file", printed.getvalue())
 
     def test_values_that_are_not_finite_are_left_out(self):
         run = self.run_of("Good", [5, None, 4], [1, None, 1, 2])

@@ -14,7 +14,7 @@ from pathlib import Path
 from unittest import mock
 
 from pyhadal import compare_grid, program, sweep
-from pyhadal.corpus import _files, _rows, prepare
+from pyhadal.corpus import Corpus, _files, _rows, prepare
 from pyhadal.grid import Cell, Grid, ask, load
 from pyhadal.grid_runs import (Record, Runner, Stop, _end_of, _last_step, _poll, _Progress, duration, judge, rate_text, read_record, read_state,
                                write_state)
@@ -72,6 +72,7 @@ class GridTest(Scratch):
         self.assertEqual((len(grid.cells), grid.cells[1].name), (8, "method=deepnorm,depth=2,seed=8"))
         self.assertEqual([axis["seeds"] for axis in grid.axes], [False, False, True])
         self.assertTrue(self.load('axes { name: "s" values { label: "a" set: "seed=1" } values { label: "b" set: "seed=2" } }').axes[0]["seeds"])
+        self.assertFalse(self.load('axes { name: "s" values { label: "a" set: "seed=1" files: "deepnorm.textproto" } }').axes[0]["seeds"])
 
     def test_an_exclusion_leaves_out_what_all_its_parts_name(self):
         self.assertEqual([cell.name for cell in self.load(AXES + 'exclude: "depth=12,method=post_ln"').cells],
@@ -196,9 +197,10 @@ class RunsTest(Scratch):
 
     def test_a_record_without_a_step_is_none_and_a_resumed_run_has_not_finished(self):
         self.assertIsNone(read_record(str(self.folder)))
-        events = [{"event": "run", "model": "m"}, {"event": "step", "step": 1}, {"event": "finish", "reason": "all steps done"}]
+        events = [{"event": "run", "model": "m", "parameters": 7}, {"event": "step", "step": 1}, {"event": "finish", "reason": "all steps done"}]
         self.write("metrics.jsonl", "".join(json.dumps(event) + "\n" for event in events))
-        self.assertEqual(read_record(str(self.folder)).finish, "all steps done")
+        found = read_record(str(self.folder))
+        self.assertEqual((found.model, found.parameters, found.finish), ("m", 7, "all steps done"))
         self.write("metrics.jsonl", "".join(json.dumps(event) + "\n" for event in [*events, events[0]]))
         self.assertEqual(read_record(str(self.folder)).finish, "")
 
@@ -251,6 +253,8 @@ class RunsTest(Scratch):
         with mock.patch.dict(os.environ, HADAL=str(self.folder / "hadal")), contextlib.redirect_stdout(io.StringIO()) as said:
             before = {**read_state(str(self.folder / "runs/a")), "wall_seconds": 100.0, "cpu_seconds": 100.0}
             runner._train(0, str(self.folder / "runs/a"), before, again=False)
+            runner._train(0, str(self.folder / "runs/a"), before, again=True)
+        self.assertEqual(runner._measured_cost, 4, "of the run that was measured from its start")
         after = read_state(str(self.folder / "runs/a"))
         self.assertEqual((after["end"], after["wall_seconds"] > 100, after["cpu_seconds"] >= 100), ("done", True, True))
         self.assertRegex(said.getvalue(), r"done in .*, no steps \(.*metrics.jsonl")
@@ -282,7 +286,7 @@ class RunsTest(Scratch):
         self.assertEqual((_last_step(folder), _last_step("gone")), (7, 0))
         with mock.patch("pyhadal.grid_runs.time.monotonic", side_effect=[0, 4, 10, 60, 71]), contextlib.redirect_stderr(io.StringIO()) as shown:
             progress = _Progress("a", 40)
-            for done in (5, 10, 20, 20):
+            for done in (5, 10, 20, 15):  # a run that resumes is not behind itself
                 progress.show(done)
         self.assertEqual(shown.getvalue(), "a  25%  10/40 steps  ETA 30s\na  50%  20/40 steps  ETA 1m11s\n")
         self.assertEqual([rate_text(value) for value in (7, 120, 999.4, 1234, 12345, 123456, 2e6)],
@@ -294,8 +298,22 @@ class RunsTest(Scratch):
         for end, translates in (("done", True), ("cut", True), ("diverged", False), ("interrupted", False), ("failed", False)):
             with mock.patch.object(runner, "_start") as start, mock.patch("pyhadal.grid_runs._poll", return_value=(0, 0.0)), \
                     contextlib.redirect_stdout(io.StringIO()):
-                runner._translate(0, {"end": end}, anew=True)
+                runner._translate(0, {"end": end})
             self.assertEqual(start.called, translates, end)
+        with mock.patch.object(runner, "_start") as start, mock.patch("pyhadal.grid_runs._poll", return_value=(3, 0.0)), \
+                contextlib.redirect_stdout(io.StringIO()) as said:
+            runner._translate(0, {"end": "done"})
+            runner._stop.asked = True
+            runner._translate(0, {"end": "done"})
+        self.assertEqual((start.call_count, runner.failed), (1, 1), "none is begun after a signal")
+        self.assertIn("a: not translated, exit code 3; its output is in ", said.getvalue())
+
+    def test_a_run_that_stops_by_itself_stops_the_grid_and_one_without_a_budget_does_not(self):
+        for spent, stops in ((0, True), (60, False)):
+            runner = self.runner()
+            runner._grid.settings["total_minutes"], runner._spent = 1.0, spent
+            runner._count("interrupted")
+            self.assertEqual((runner.waiting, runner._stop.asked), (1, stops))
 
     def test_signals_while_runs_are_there(self):
         self.addCleanup(signal.signal, signal.SIGHUP, signal.signal(signal.SIGHUP, signal.SIG_IGN))
@@ -316,6 +334,12 @@ class RunsTest(Scratch):
         with mock.patch("pyhadal.grid_runs.ask_of", side_effect=[Refusal("b: gone"), [{"unigram_nll": 2.5}]]) as asked:
             self.assertEqual(self.runner()._level(0), {"unigram_nll": 2.5})
         self.assertEqual([[cell.name for cell in call.args[0]] for call in asked.call_args_list], [["a", "b"], ["a"]])
+
+    def test_a_corpus_has_the_splits_that_its_folder_has(self):
+        self.write("train.json", '{"samples": 1234, "target_vocabulary": {"size": 56}}'), self.write("test.json", "{}")
+        corpus = Corpus(self.folder)
+        self.assertEqual((corpus.train, corpus.validation, corpus.test), (str(self.folder / "train"), None, str(self.folder / "test")))
+        self.assertEqual(repr(corpus), f"Corpus({str(self.folder)!r}: 1,234 samples, 56 ids)")
 
     def test_columns_of_different_lengths_are_no_table(self):
         with self.assertRaisesRegex(Refusal, "source and target have 2 and 1 rows"):
@@ -340,7 +364,7 @@ class RunsTest(Scratch):
         self.assertEqual(caught.exception.exit_code, 1)
 
     def test_durations(self):
-        self.assertEqual([duration(seconds) for seconds in (0.04, 9.96, 200, 18420, 183600)], ["0.0s", "10s", "3m20s", "5h07m", "2d03h"])
+        self.assertEqual([duration(seconds) for seconds in (0.04, 9.94, 9.96, 200, 18420, 183600)], ["0.0s", "9.9s", "10s", "3m20s", "5h07m", "2d03h"])
 
     def test_layouts(self):
         path = self.write("list", '# two\n\none 1\n  grid\t4   --set pipeline.replicas=2 --set pipeline.schedule="gpipe"\r\n')
@@ -349,9 +373,9 @@ class RunsTest(Scratch):
                               ("..  2\n", 'list:1: "..".*not a valid name'), ("a\n", 'list:1: the name "a" must be followed by the number of ranks'),
                               ("a 0\n", "number of ranks, 1 or more"), ("a two\n", "number of ranks, 1 or more"),
                               ("a 1\nb 2\n\na 3\n", 'list:4: the layout "a" is defined twice'), ("a 1 --run-dir x\n", 'list:1: "--run-dir": the number'),
-                              ("a 1 --set\n", 'list:1: "--set": the number of ranks')):
+                              ("a 1 --set\n", 'list:1: "--set": the number of ranks'), ("a 1\n" + "#" * (1 << 20), "list: larger than 1 MiB")):
             self.write("list", text)
-            with self.subTest(text=text), self.assertRaisesRegex(Refusal, message):
+            with self.subTest(text=text[:20]), self.assertRaisesRegex(Refusal, message):
                 read_layouts(path)
 
 

@@ -1,9 +1,13 @@
 """`hadal make-corpus`: the words of a number, the split of numbers, the files."""
 
+import argparse
+import contextlib
+import io
 import os
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from pyhadal import make_corpus as corpus
 from pyhadal.refusal import Refusal
@@ -66,6 +70,14 @@ class Files(unittest.TestCase):
         self.assertEqual(self.lines("train.de"), [corpus.german(number) for number in numbers])
         self.assertEqual(self.lines("train.en"), [corpus.english(number) for number in numbers])
 
+    def test_the_command_writes_what_its_options_say(self):
+        parser = argparse.ArgumentParser()
+        corpus.add_arguments(parser)
+        with contextlib.redirect_stdout(io.StringIO()):
+            corpus.run(parser.parse_args(["--out", self.folder, "--pairs", "5", "--valid", "3", "--test", "2", "--seed", "7"]))
+        for split, count in (("train", 5), ("valid", 3), ("test", 2)):
+            self.assertEqual(self.lines(f"{split}.de"), [corpus.german(number) for number in corpus.draw(split, count, 7)])
+
     def test_existing_files_are_kept_without_overwrite(self):
         corpus.make_corpus(self.folder, {"train": 5})
         before = self.lines("train.en")
@@ -73,6 +85,14 @@ class Files(unittest.TestCase):
             corpus.make_corpus(self.folder, {"test": 5, "train": 5}, seed=2)
         self.assertEqual(self.lines("train.en"), before)
         self.assertEqual(sorted(os.listdir(self.folder)), ["train.de", "train.en"])
+        with mock.patch("os.replace", side_effect=OSError), self.assertRaises(OSError):
+            corpus.make_corpus(self.folder, {"train": 5}, seed=2, overwrite=True)
+        self.assertEqual(os.listdir(self.folder), ["train.de"], "the last file, which stands for all, never beside others' lines")
+        corpus.make_corpus(self.folder, {"train": 5}, overwrite=True)
+        os.makedirs(os.path.join(self.folder, ".hadal.partial", "mine"))
+        with self.assertRaisesRegex(Refusal, ".hadal.partial already exists"):
+            corpus.make_corpus(self.folder, {"train": 5}, seed=2, overwrite=True)
+        os.removedirs(os.path.join(self.folder, ".hadal.partial", "mine"))
         corpus.make_corpus(self.folder, {"train": 5}, seed=2, overwrite=True)
         self.assertNotEqual(self.lines("train.en"), before)
 

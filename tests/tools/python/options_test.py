@@ -18,7 +18,7 @@ class Numbers(unittest.TestCase):
 
     def test_what_is_in_no_range(self):
         for kind in int, float:
-            for text in ("nan", "NaN", "-nan", "inf", "-inf", "1e999", "-1", "1001", "", "x", "1_000_000"):
+            for text in ("nan", "NaN", "-nan", "inf", "-inf", "1e999", "-1", "1001", "", "x", "1_0"):
                 with self.subTest(kind=kind.__name__, text=text), self.assertRaisesRegex(argparse.ArgumentTypeError, "from 0 to 1,000"):
                     number(kind, 0, 1000)(text)
 

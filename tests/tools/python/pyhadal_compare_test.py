@@ -254,6 +254,7 @@ class CompareTest(unittest.TestCase):
                             ("Gradient before a norm over that after it", [0, 1, 3], [0.5, 0.5, 0.5]),
                             ("Similarity to the previous sublayer", [0, 1, 3], [0.5, 2.75, 0.75]), ("Active hidden units", [1, 3], [0.5, 0.25])):
             self.assertEqual(points[title], [x, y], title)
+        self.assertIn("Gradient of the parameters, last record", points)
 
     def test_every_table_is_a_csv_and_a_latex_file_and_the_page_is_one_file(self):
         reference, good, bad = systems(60, 0)
@@ -297,11 +298,26 @@ class CompareTest(unittest.TestCase):
         band = compare_pictures._series("a", 0, entry, compare_pictures.training_nll)
         self.assertEqual([list(values) for values in (band.x, band.y, band.low, band.high)], [[1, 2], [6, 4.5], [6, 4], [6, 5]])
         self.assertEqual(band.name, "a (2 seeds)")
+        apart = iter([(np.array([step]), np.array([5.0])) for step in (1.0, 2.0)])
+        self.assertIsNone(compare_pictures._series("a", 0, entry, lambda _: next(apart)), "no step of both")
         groups = compare_pictures.draw(grid.load())
         self.assertEqual(list(groups), ["Curves", "Depth"])
         seen = texts(groups["Curves"][0].pictures[1])
         for text in ("Training, means over blocks of steps", "step", "nll, nats per target token", "a (2 seeds)", "b"):
             self.assertIn(text, seen)
+
+
+    def test_losses_are_drawn_by_columns_and_by_rows(self):
+        grid = self.grid(method=["a", "b", "c"], depth=["6", "18"])
+        for method, nll in (("a", 4.0), ("b", 5.0), ("c", 400.0)):
+            grid.add(method, "6", nll=nll, steps=(6.0, nll))
+        grid.add("a", "18", nll=4.5)
+        with mock.patch("pyhadal.compare_pictures.lines", return_value="") as drawn:
+            compare_pictures._losses(comparison := grid.load(), comparison.panels[0])
+        found = [(call.args[1], {one.name: list(one.y) for one in call.args[0]}) for call in drawn.call_args_list]
+        self.assertEqual(found[:2], [("Validation", {"a": [4], "b": [5], "c (leaves the picture)": [7.5]}),
+                                     ("Training, means over blocks of steps", {"a": [6, 4], "b": [6, 5], "c (leaves the picture)": [6, 9]})])
+        self.assertEqual(found[4:6], [("Validation: a", {"depth 6": [4], "depth 18": [4.5]}), ("Validation: b", {"depth 6": [5]})])
 
 
 class PicturesTest(unittest.TestCase):
@@ -313,6 +329,14 @@ class PicturesTest(unittest.TestCase):
         held = compare_pictures.hold_back([Series("a", [1, 2], np.array([6.0, 5.0])), Series("b", [1, 2, 3], np.array([6.0, 1e6, np.nan]))])
         self.assertEqual([one.name for one in held], ["a", "b (leaves the picture)"])
         self.assertEqual(list(held[1].y), [6, 9, 9])
+        lines = [Series(str(first), [1], [first], low=np.array([first - 1]), high=np.array([first + 1])) for first in (2.0, 4.0, 40.0)]
+        held = compare_pictures.hold_back(lines)  # of the median of their first points
+        self.assertEqual([(one.low[0], one.y[0], one.high[0]) for one in held], [(1, 2, 3), (3, 4, 5), (6, 6, 6)])
+
+    def test_a_logarithmic_picture_leaves_out_what_it_cannot_show(self):
+        run = mock.Mock(**{"depth.return_value": ([1, 2], np.array([[0, np.nan, 3.0], [0, 5.0, -1.0]]))})
+        for record, logarithmic, wanted in ((0, True, [[2], [3]]), (-1, False, [[0, 1, 2], [0, 5, -1]])):
+            self.assertEqual([list(values) for values in compare_pictures.over_depth("a", record, logarithmic)(run)], wanted)
 
     def test_training_is_drawn_as_means_of_blocks(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -19,6 +19,7 @@ from pyhadal import program, report
 from pyhadal.incarnations import slow_hosts
 from pyhadal.plot import DepthMap
 from pyhadal.report import _stage_bars, make_page, with_incarnations
+from pyhadal.refusal import Refusal
 from pyhadal.run import Run
 from pyhadal.table import Cell, Table
 from pyhadal_test import make_run, texts
@@ -117,7 +118,8 @@ class ReportTest(unittest.TestCase):
         recorded_run(self.path("one"), stages=1)
         recorded_run(self.path("two"), stages=2)
         summary = program.summarize([self.path("one"), self.path("two")])
-        shown = Tables(make_page(summary)).tables
+        shown = Tables(page := make_page(summary)).tables
+        self.assertIn("<h1>hadal report</h1>", page)
         wanted = [[table["columns"], *table["rows"]] for table in summary["tables"]]
         self.assertCountEqual([table["name"] for table in summary["tables"]],
                               ["runs", "parts", "scaling", "causes", "stages", "memory", "stages", "memory", "config"])
@@ -129,7 +131,7 @@ class ReportTest(unittest.TestCase):
         bars = dict(zip(drawn.call_args[0][1], drawn.call_args[0][3][0]))
         self.assertEqual(bars["optimizer"], stages.rows[0][stages.columns.index("optimizer (ms)")].value)
         for table in map(Table.from_json, summary["tables"]):
-            self.assertIn(table.to_latex().splitlines()[2].split(" & ")[0], make_page(summary))
+            self.assertIn(table.to_latex().splitlines()[2].split(" & ")[0], page)
 
     def test_every_picture_has_titles_of_axes_and_a_common_font(self):
         depth = [{"event": "depth", "step": step, "update": step, "model_update": 0.5 * step,
@@ -159,6 +161,7 @@ class ReportTest(unittest.TestCase):
         best, runs, ideal = curve.call_args[0][0]
         self.assertEqual([[*zip(one.x, one.y)] for one in (best, runs, ideal)],
                          [[(1, 100), (2, 75)], [(1, 100), (2, 75), (2, 50)], [(1, 100), (2, 100)]])
+        self.assertEqual([one.dots for one in (best, runs, ideal)], [False, True, False])
         self.assertEqual((bars.call_args[0][3], bars.call_args[0][6][1]), ([[0], [25], [50]], "25.0% lost"))
         maps = [DepthMap("a", [1, 20], np.array([[1, 2], [np.nan, 4]])), DepthMap("b", [7], np.array([[5.0, 6]]))]
         self.assertEqual([(one.name, list(one.x), list(one.y)) for one in report._profiles(maps)],
@@ -168,17 +171,25 @@ class ReportTest(unittest.TestCase):
         self.assertEqual((len(long.rows), long.note, long.rows[-1][0].text), (64, " 64 of 100 rows.", "99"))
         self.assertEqual(report._chosen(Table(["a"], [[Cell("0")]])).note, "")
         failed = {"name": "r", "failure": "why", "diagnoses": [{"step": 7, "text": "it"}], "trace": "t"}
-        self.assertIn("- r: failed: why\n- r, step 7: it\n", report.make_markdown({"runs": [failed], "tables": []}))
+        self.assertIn("- r: failed: why\n- r, step 7: it\n- No scaling: one run\n",
+                      report.make_markdown({"runs": [failed], "tables": [], "no_scaling": "one run"}))
+        shown = report._warnings({"runs": [{"name": "r", "warnings": [{"step": step, "text": "it"} for step in range(100)]}]})
+        self.assertEqual((shown[0]["step"], shown[20]["text"], shown[-1]["step"]), (0, "60 more warnings, in metrics.jsonl", 99))
         timeline = {"step": 7, "clock_error_seconds": 2e-6, "kinds": ["forward"], "rows": [{"name": "rank 0", "spans": [[0, 1, 0, "F0"]]}]}
         with mock.patch("pyhadal.report.read_timeline", return_value=timeline), mock.patch("pyhadal.plot.timeline") as drawn:
             [times] = report._times({"runs": [failed]}, report.tables_by_name({"tables": []}))
         self.assertIn("Clocks agree within 2.0 µs.", times["notes"][0])
         self.assertEqual(drawn.call_args[0][2], "Step 7 of r in time, traced")
-        run = Run(recorded_run(self.path("one")))
+        with mock.patch("pyhadal.report.read_timeline", side_effect=Refusal("cannot be read")):
+            [times] = report._times({"runs": [failed]}, report.tables_by_name({"tables": []}))
+        self.assertEqual(times["notes"], ["cannot be read"])
+        runs = [Run(recorded_run(self.path("one"))), Run(recorded_run(self.path("speech"), frame_width=80))]
         with mock.patch("pyhadal.plot.lines") as curve:
-            list(report._curves([run], ["one"]))
+            list(report._curves(runs, ["one", "speech"]))
         self.assertEqual([(call[0][1], call[1]["logarithmic"]) for call in curve.call_args_list[-3:]],
                          [("Gradient norm", True), ("Learning rate", False), ("Throughput", False)])
+        self.assertEqual([(one.name, one.dots) for one in curve.call_args_list[0][0][0]][::2], [("one", False), ("one: validation", True)])
+        self.assertIn("Word error rate of the validation", [call[0][1] for call in curve.call_args_list])
 
     def test_smoothed_and_plain_loss_have_axes_of_their_own(self):
         recorded_run(self.path("one"), smoothing=0.5)

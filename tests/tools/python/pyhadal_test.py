@@ -95,11 +95,14 @@ class RunTest(unittest.TestCase):
         wanted = {"model.method": "deepnorm", "model.encoder_layers": 6, "model.residual.encoder.gain": 0.5, "model.tied": True,
                   "data.train": ['a "b" # {', "c"], "stop.steps": 10, "seed": 15}
         self.assertEqual(parse_config(text), wanted)
+        self.assertEqual(parse_config(r'a: "\303\274" b: [1, 2] b: 3 c <d: 1>'), {"a": "ü", "b": [1, 2, 3], "c.d": 1})
+        with self.assertRaisesRegex(ValueError, "model has no end"):
+            parse_config("model { heads: 1")
         self.assertEqual(pyhadal.Run(make_run(self.path, STEPS, config=text)).config, wanted)
 
     def test_checkpoints(self):
         run = pyhadal.Run(make_run(self.path, STEPS))
-        self.assertEqual(len(run.checkpoints), 0)
+        self.assertEqual((len(run.checkpoints), list(run.samples), list(run.diagnoses)), (0, ["step", "text"], ["step", "text"]))
         for name in ("step_00000002", "step_00000010", "step_00000003.tmp.1-2-3"):
             os.makedirs(os.path.join(self.path, "checkpoints", name))
         os.symlink("step_00000010", os.path.join(self.path, "checkpoints", "latest"))
@@ -112,6 +115,11 @@ class RunTest(unittest.TestCase):
             owner.write_text(f"attempt\nhost\n{place}\n{os.getpid()} 1\nsince\n0000000017\n")
             os.utime(owner, (change, change))
             self.assertEqual(owner_state(self.path), state)
+        owner.write_text("attempt\nhost\nelsewhere\n1 1\nsince\n0000000017\n")
+        os.utime(owner, (1000, 1000))
+        for seconds, state in ((59, "running"), (61, "lost")):
+            with mock.patch("time.time", return_value=1000 + seconds):
+                self.assertEqual(owner_state(self.path), state)
         start = {"event": "run", "total_steps": 12}
         for heartbeats, events, status in (
                 ("0000000017", [start], ("running", 3, 12, "")), ("0000000017", [start, {"event": "finish", "reason": "all steps done"}], ("running", 3, 12, "")),
@@ -135,12 +143,13 @@ class TableTest(unittest.TestCase):
         self.assertEqual(self.table.to_text(), "run         nll\na|b <i>_x  0.33\n二 行         -\n")
         accented = Table(["run", "nll"])
         accented.add("\u0301".join("eee"), "1")  # three columns wide
-        self.assertEqual(accented.to_text(), "run  nll\ne\u0301e\u0301e    1\n")
+        accented.add("Ａ", "1")  # two
+        self.assertEqual(accented.to_text(), "run  nll\ne\u0301e\u0301e    1\nＡ     1\n")
 
     def test_markdown_shows_the_text_as_it_is(self):
         self.assertEqual(self.table.to_markdown(),
                          "| run | nll |\n|---|---:|\n| a\\|b &lt;i&gt;\\_x | **0.33** |\n| 二 行 | - |\n")
-        self.assertEqual(escape_markdown("[a](b) `c`\x1b"), "\\[a\\](b) \\`c\\` ")
+        self.assertEqual(escape_markdown("[a](b) `c`\x1b\u2028\u2029"), "\\[a\\](b) \\`c\\`   ")
 
     def test_html_is_escaped_and_marked(self):
         rows = list(xml.fromstring(self.table.to_html()).iter("tr"))
@@ -149,8 +158,13 @@ class TableTest(unittest.TestCase):
         self.assertEqual(rows[1][1][0].tag, "b")
 
     def test_latex(self):
+        self.assertTrue(self.table.to_latex().startswith("\\begin{tabular}{lr}\n"))
         self.assertIn("a\\textbar{}b \\textless{}i\\textgreater{}\\_x & \\textbf{0.33} \\\\\n", self.table.to_latex())
         self.assertEqual(escape_latex("50% of $x_1$ {~} \\"), "50\\% of \\$x\\_1\\$ \\{\\textasciitilde{}\\} \\textbackslash{}")
+
+    def test_a_summarys_table_is_read_whole(self):
+        summary = {"columns": ["a"], "rows": [["1.3"]], "values": [[1.25]], "title": "T", "note": "n", "run": "r"}
+        self.assertEqual(Table.from_json(summary), Table(["a"], [[Cell("1.3", 1.25)]], "T", "n", "r"))
 
     def test_csv_has_all_digits(self):
         rows = list(csv.reader(io.StringIO(self.table.to_csv())))
@@ -173,11 +187,31 @@ class PlotTest(unittest.TestCase):
         self.assertEqual(axes.fill_between.call_args[0][1:], ([2, 3], [4, 5]))
         plot.draw_series(axes, [plot.Series("a", [1], [2], len(plot.COLOURS))])  # a point is seen, and runs beyond the colours have other lines
         self.assertEqual((axes.plot.call_args[0][2], axes.plot.call_args[1]["color"], axes.plot.call_args[1]["marker"]), ("--", plot.COLOURS[0], "o"))
+        plot.draw_series(axes, [plot.Series("a", [1, 2], [3, 4], dots=True)])
+        self.assertEqual(axes.plot.call_args[0][2], "o")
         with mock.patch("matplotlib.axes.Axes.set_yscale") as scale:
             plot.lines([plot.Series("a", [1, 2], [0, -1])], "t", "x", "y", logarithmic=True)
             scale.assert_not_called()
             plot.lines([plot.Series("a", [1, 2], [0, 1e-3])], "t", "x", "y", logarithmic=True)
             scale.assert_called_with("log")
+
+    def test_axes_fit_their_numbers(self):
+        with mock.patch("pyhadal.plot.to_svg", lambda figure: figure):
+            axes, = plot.lines([plot.Series("a", [1, 2], [-1, 2])], "t", "x", "y", from_zero=True).axes
+            self.assertEqual((axes.get_ylim(), axes.get_legend()), ((-1, 2.1), None))
+            for x, whole in ((2, True), (1.5, False)):
+                axes, = plot.lines([plot.Series("a", [1, x], [1, 2]), plot.Series("b", [1, x], [1, 2])], "t", "x", "y").axes
+                self.assertEqual((all(tick % 1 == 0 for tick in axes.get_xticks()), len(axes.get_legend().get_texts())), (whole, 2))
+            self.assertEqual(plot.square([[1, 2], [3, 4]], "t", "unit", "layer").axes[0].images[0].origin, "lower")
+            with mock.patch("matplotlib.figure.Figure.colorbar") as scale:
+                figure = plot.depth_maps([plot.DepthMap("a", [1], np.array([[1e-30, 1.0]]))] * 4, "t", "unit")
+            self.assertEqual([axes.axison for axes in figure.axes], [True] * 4 + [False] * 2)
+            self.assertEqual((scale.call_args[1]["extend"], figure.get_figheight()), ("min", 6.7))
+            with mock.patch("pyhadal.plot._draw_maps") as maps:
+                plot.curve_with_maps([], "nll", [None], "similarity")
+            self.assertEqual(maps.call_args[0][2:5], plot.DEPTH_SERIES["similarity"])
+        norm = plot._common_norm([plot.DepthMap("a", [1], np.array([[0.5, 0.5]]))], False)
+        self.assertEqual((norm.vmin, norm.vmax), (0, 1))
 
     def test_every_metric_and_series_has_a_unit(self):
         for title, unit in [*plot.METRICS.values(), *(series[:2] for series in plot.DEPTH_SERIES.values())]:
@@ -275,6 +309,13 @@ class CommandTest(unittest.TestCase):
             self.assertEqual((code, said.count("\n")), (1, 1))
             self.assertIn("none", said)
             self.assertEqual(self.start("nonsense")[0], 2)
+            with contextlib.redirect_stdout(io.StringIO()) as shown:
+                self.assertEqual(pyhadal_main(["--help"]), 0)
+            self.assertIn("Commands: make-corpus, report", shown.getvalue())
+            with contextlib.redirect_stderr(io.StringIO()) as said, self.assertRaises(SystemExit) as caught:
+                pyhadal_main(["curve", run, "--metrics", "nll"])
+            self.assertEqual(caught.exception.code, 2)
+            self.assertIn("unrecognized arguments: --metrics nll; did you mean --metric?\n", said.getvalue())
 
     def test_each_kind_of_error_has_its_code_and_words(self):
         def fail(error):
@@ -287,12 +328,31 @@ class CommandTest(unittest.TestCase):
             with contextlib.redirect_stderr(io.StringIO()) as said:
                 self.assertEqual(run_command("it", lambda: fail(error)), code)
             self.assertEqual(said.getvalue(), "" if words is None else f"hadal it: {words}\n")
+        with mock.patch("importlib.util.find_spec", return_value=None), mock.patch("sys.prefix", "/venv"):
+            with self.assertRaisesRegex(pyhadal.Refusal, "install with: [^ ]* -m pip install pandas;"):  # Debian's would not be seen
+                require("pandas")
         with mock.patch("importlib.util.find_spec", return_value=None), mock.patch("sys.prefix", "/usr"):
             for modules, words in ((["pandas", "numpy"], "packages are missing for .*: pandas, numpy; install with: apt-get install "
                                     "python3-pandas python3-numpy, or .* pip install pandas numpy;"),
                                    (["lingua"], "package is missing for .*: lingua; install with: [^ ]* -m pip install lingua-language-detector;")):
                 with self.assertRaisesRegex(pyhadal.Refusal, words):
                     require(*modules)
+
+    def test_a_signal_ends_the_work_in_order_and_a_second_one_does_not_interrupt_that(self):
+        def work():
+            try:
+                signal.raise_signal(signal.SIGTERM)
+            finally:
+                signal.raise_signal(signal.SIGINT)
+                cleaned.append(True)
+
+        cleaned = []
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            self.addCleanup(signal.signal, number, signal.getsignal(number))
+        with self.assertRaises(SystemExit) as caught:
+            run_command("it", work)
+        self.assertEqual((caught.exception.code, cleaned), (128 + signal.SIGTERM, [True]))
+        self.assertEqual(run_command("it", lambda: signal.raise_signal(signal.SIGHUP)), 0, "ignored, as under nohup")
 
     def test_nothing_is_left_of_a_file_that_is_not_whole(self):
         self.addCleanup(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, signal.SIG_DFL))

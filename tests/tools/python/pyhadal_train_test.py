@@ -82,6 +82,7 @@ class ConfigTest(unittest.TestCase):
                  (lambda: config.model.dropuot, "model { dropuot: 0 }"),
                  (lambda: config.update({"modle.heads": 3}), "modle { heads: 3 }"),
                  (lambda: setattr(config.model, "dropout", 1.5), "model { dropout: 1.5 }"),
+                 (lambda: setattr(config.model.block, "rotary_share", 0.0), "model { block { rotary_share: 0.0 } }"),
                  (lambda: setattr(config.model.residual, "method", "deepnrm"), 'model { residual { method: "deepnrm" } }')]
         with tempfile.TemporaryDirectory() as scratch:
             file = os.path.join(scratch, "x.textproto")
@@ -90,7 +91,7 @@ class ConfigTest(unittest.TestCase):
                 words = re.sub(r"^\S*textproto:\d+:\d+: ", "", last_words("config", "diff", file, "/dev/null"))
                 with self.assertRaises(pyhadal.Refusal) as caught:
                     work()
-                self.assertEqual(str(caught.exception), words)
+                self.assertEqual((str(caught.exception), caught.exception.exit_code), (words, 2))
             Path(file).write_text("model {\n  heads: 4\n  dropout: 1.5 }", "utf-8")
             with self.assertRaisesRegex(pyhadal.Refusal, r"x.textproto:3:3: model.dropout = 1.5 is not allowed"):
                 pyhadal.Config(file)
@@ -111,6 +112,8 @@ class ConfigTest(unittest.TestCase):
             config.model = 3
         with self.assertRaisesRegex(pyhadal.Refusal, r"optimizer.frozen = \[\{'a'\}\] is not allowed; give list\[str\]"):
             config.optimizer.frozen = [{"a"}]
+        with self.assertRaisesRegex(pyhadal.Refusal, r"data.train = \{'a'\} is not allowed; give Optional\[str\]"):
+            config.data.train = {"a"}
         other = copy.copy(config)
         other.model.heads, config.model.heads = 8, 7
         self.assertEqual(other.model.heads, 8)
@@ -126,9 +129,38 @@ class ConfigTest(unittest.TestCase):
         self.assertEqual(config.values(), {})
         config.model.heads, config.seed = 2, 3
         self.assertEqual(repr(config.model), "Model(heads=2)")
+        self.assertIn("heads", dir(config.model))
+        config.values()["model.heads"] = 9
+        self.assertEqual((config.model.heads, config == 3), (2, False))
         config.model.heads = config.seed = None
+        config.update({"data.train": Path("a"), "pipeline.split": (1, 2), "seed": mock.Mock(spec=["as_py"], **{"as_py.return_value": 4})})
+        self.assertEqual(config.values(), {"data.train": "a", "pipeline.split": [1, 2], "seed": 4})
+        config.model.block.norm, config.model.block.norm_epsilon = "rms", 1e-6
+        del config.data, config.pipeline, config.seed, config.model.block.norm
+        self.assertEqual(config.values(), {"model.block.norm_epsilon": 1e-6})
+        del config.model
         config["optimizer.frozen"] = "encoder.*"
         self.assertEqual((config.values(), config.optimizer.frozen), ({"optimizer.frozen": ["encoder.*"]}, ("encoder.*",)))
+
+
+    def test_a_grid_with_a_run_of_another_config_is_refused_and_a_failed_run_is_a_row(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            record = Path(scratch, "grid.json")
+
+            def end(state):
+                if state:
+                    record.write_text(json.dumps({"axes": [], "cells": [{"labels": [], "directory": "runs/a", "state": state}]}), "utf-8")
+                raise pyhadal.Refusal("left alone", 1)
+
+            for state, refused in (("done", True), ("failed", False), ("", True)):  # the last call writes no record
+                with mock.patch("pyhadal.program.run", side_effect=lambda *_, **__: end(state)):
+                    if refused:
+                        with self.assertRaisesRegex(pyhadal.Refusal, "left alone"):
+                            pyhadal.compare("grid.textproto", out=scratch)
+                        record.unlink() if state else None
+                    else:
+                        frame = pyhadal.compare("grid.textproto", out=scratch)
+                        self.assertEqual(frame.to_dict("records"), [{"directory": os.path.join(scratch, "runs/a"), "state": "failed"}])
 
 
 class Table(dict):

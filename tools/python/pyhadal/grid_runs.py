@@ -290,7 +290,7 @@ class Runner:
         elif finished and plan.get("limits") is False and not plan["changes"]:
             self.finished += 1
             self._say(index, f"{state['end']} before")
-            self._translate(index, state, anew=False)
+            self._translate(index, state)
         elif self._stop.asked or self._budget_is_used():
             self.waiting += 1
             if not self._stop.asked and not self._told_budget:
@@ -329,7 +329,7 @@ class Runner:
         if state["end"] == "failed":
             text += f"\n  exit code {code}; its output is in {log_of(self._out, cell)}"
         self._say(index, text)
-        self._translate(index, state, anew=True)
+        self._translate(index, state)
 
     def _level(self, index: int) -> "dict[str, Any]":
         """unigram_nll of a cell; that of all that are left is asked for at once, because most have the same corpus."""
@@ -360,7 +360,7 @@ class Runner:
         with open(log_of(self._out, cell), "ab") as log:
             return program.start(words, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=self._environment)
 
-    def _translate(self, index: int, state: "dict[str, Any]", anew: bool) -> None:
+    def _translate(self, index: int, state: "dict[str, Any]") -> None:
         """The test set, by a cell that is finished and has weights to translate with."""
         cell = self._grid.cells[index]
         directory = directory_of(self._out, cell)
@@ -369,7 +369,7 @@ class Runner:
             return
         with open(self._test_source, "rb") as file:
             source = zlib.crc32(file.read())
-        if not anew and os.path.exists(path) and state.get("test_source") == source:
+        if os.path.exists(path) and state.get("test_source") == source:
             return
         start, progress = time.monotonic(), _Progress(f"{cell.name}: translating", 0)
         process = self._start(cell, ["translate", directory, "--input", self._test_source, "--out", path, "--overwrite"])
