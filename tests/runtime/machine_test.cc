@@ -1,10 +1,10 @@
 #include "runtime/machine.h"
 
-#include <algorithm>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
