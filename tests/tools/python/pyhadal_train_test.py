@@ -434,12 +434,17 @@ class TrainTest(unittest.TestCase):
             self.assertEqual((words[2:5], words[-3:]), ([f"--comment={self.run_.path}", "--nodes", "3"], [self.run_.path + ".textproto", "--run-dir", self.run_.path]))
             self.assertNotIn("--time", words)
             run = pyhadal.Run(os.path.relpath(self.run_.path))
+            status = run.status()
+            self.assertEqual((status.state, status.job), ("queued", "42"))
             before = os.getcwd()
             self.addCleanup(os.chdir, before)
-            os.chdir("/")  # the path is of the folder in which the run was named
-            status = run.status()
+            os.chdir(os.path.dirname(self.run_.path))
+            run = pyhadal.Run(os.path.basename(self.run_.path))
+            os.chdir("/")
+            for ask in (run.status, lambda: run.checkpoints):
+                with self.assertRaisesRegex(pyhadal.Refusal, "no such file; is .* a run directory"):
+                    ask()
             os.chdir(before)
-            self.assertEqual((status.state, status.job), ("queued", "42"))
             Path(programs, "sbatch").write_text("#!/bin/sh\necho sbatch: no partition >&2; exit 3\n")
             with self.assertRaisesRegex(pyhadal.Refusal, "sbatch: no partition") as caught:
                 pyhadal.Run(self.run_.path).submit()

@@ -159,10 +159,13 @@ class Run(ModelCommands):
     def __init__(self, path: "str | os.PathLike[str]"):
         """`path`: the directory, or its metrics.jsonl; or a checkpoint, of a run or imported, for its model alone. Raises Refusal if
         there is no such file, and no job was submitted for it."""
-        path = os.path.abspath(os.fspath(path))  # it is read later, perhaps in another working directory
-        self.path = os.path.dirname(path) if os.path.isfile(path) else path
-        self.name = os.path.basename(self.path)
+        path = os.path.normpath(os.fspath(path))
+        self.path = os.path.dirname(path) or "." if os.path.isfile(path) else path
+        self.name = os.path.basename(os.path.abspath(self.path))
         self.metrics_path = path if os.path.isfile(path) else os.path.join(path, "metrics.jsonl")
+        self._check_there()
+
+    def _check_there(self) -> None:
         if not any(map(os.path.isfile, (self.metrics_path, self.path + ".textproto", os.path.join(self.path, "manifest.json")))):
             raise Refusal(f"{self.metrics_path}: no such file; is {self.path} a run directory?")
 
@@ -255,6 +258,7 @@ class Run(ModelCommands):
         """How the run is now, from what it and Slurm record. Of a run on another host, "running" is up to a minute late."""
         from pyhadal.cluster import find_job
 
+        self._check_there()  # a relative path names another place after os.chdir
         events = list(read_events(self.metrics_path)) if os.path.isfile(self.metrics_path) else []
         starts = [number for number, event in enumerate(events) if event.get("event") == "run"]
         last = events[starts[-1]:] if starts else []
@@ -301,6 +305,7 @@ class Run(ModelCommands):
     @functools.cached_property
     def checkpoints(self) -> "pandas.DataFrame":
         """The checkpoints on disk by step: step, path, latest, best."""
+        self._check_there()
         folder = os.path.join(self.path, "checkpoints")
         names = sorted(name for name in (os.listdir(folder) if os.path.isdir(folder) else [])
                        if re.fullmatch(r"step_\d{8,}", name))
