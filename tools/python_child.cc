@@ -176,7 +176,7 @@ struct ChildStart {
 
 std::string Interpreter() {
   const char* const named = std::getenv("HADAL_PYTHON");
-  return named == nullptr ? "python3" : named;
+  return named == nullptr || *named == 0 ? "python3" : named;
 }
 
 absl::Status CannotStart(int error) {
