@@ -211,7 +211,8 @@ TEST_F(TrainPreparationTest, CorporaOfDifferentVocabulariesAreRefused) {
   }
   StoreCorpus("train", words_, words_, {.tags = "none"});
   StoreCorpus("valid", words_, words_, {.tags = "m2m100"});
-  EXPECT_THAT(Error(absl::StatusCode::kInvalidArgument), HasSubstr("different vocabularies, document masks, tags or features"));
+  EXPECT_THAT(Error(absl::StatusCode::kInvalidArgument),
+              HasSubstr("different vocabularies, document masks, tags or features"));
 }
 
 TEST_F(TrainPreparationTest, AnErrorSaysWhereItsFieldsWereSet) {
