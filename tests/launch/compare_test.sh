@@ -70,6 +70,7 @@ says 'method=post_ln,depth=1: translated'
 head -n 20 text/train.en > other.en
 expect 0 "$hadal" compare grids/small.textproto --out whole --run 2 --test-source other.en --test-reference text/test.de
 says 'method=post_ln,depth=1: translated'  # another test set, or its file has changed
+[ ! -e whole/runs/method=deepnorm,depth=3/test.translation ] || fail "run 3 keeps a translation of another test set"
 cp text/test.en other.en; translated=("$hadal" compare grids/small.textproto --out whole --run 2 --test-source other.en --test-reference text/test.de)
 expect 0 "${translated[@]}"; says 'method=post_ln,depth=1: translated'; expect 0 "${translated[@]}"; lacks 'depth=1: translated'
 real=$(. "$here/../tools/python/find_python.sh"; find_python pandas matplotlib jinja2 sacrebleu > /dev/null; echo "$python")

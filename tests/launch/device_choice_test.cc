@@ -42,6 +42,7 @@ TEST_F(DeviceChoiceTest, TakesAGpuWhereThereIsOne) {
 
 // NCCL refuses two ranks with one GPU of one host, and takes NCCL_HOSTID for the host's name.
 TEST_F(DeviceChoiceTest, ReportsWhereItsGpuIsAndWhatIsFree) {
+  unsetenv("NCCL_HOSTID");
   machine() = {.devices = 2};
   const ModelPlan plan = TinyPlan({.d_model = 256, .d_ff = 16, .heads = 2});
   const DeviceFacts facts = FindDevice({}, plan, {}, /*local_rank=*/1).facts;

@@ -38,13 +38,15 @@ assert abs(rows[0]["efficiency"] - 1) < 1e-9 and all(row["efficiency"] > 0 for r
 END
 # The layouts of one replica have the same bits.
 expect 0 "$hadal" checkpoint diff s/runs/one/checkpoints/step_00000012 s/runs/two/checkpoints/step_00000012
-expect 0 "$hadal" sweep layouts.txt small.textproto --out s; says "two: done before"
+expect 0 "$hadal" sweep layouts.txt small.textproto --out s --set pipeline.wait_timeout_seconds=700; says "two: done before"
 # Under a layout's name there are no numbers of another one, here or on a cluster.
 sed 's/^two  2/two  3/; s/gpipe/1f1b/' layouts.txt > edited.txt
 for more in "" "--accept-changes" "--report-only" "--submit=sbatch"; do
   expect 1 "$hadal" sweep edited.txt small.textproto --out s $more; says "s/runs/two holds a run of another layout:"
   says 'pipeline.schedule: "gpipe" -> "1f1b"'; says "ranks: 2 -> 3"; lacks "runs/one holds"
 done
+cp -r s old; echo 'of_old: 1' >> old/runs/two/config.resolved.textproto
+expect 0 "$hadal" sweep layouts.txt small.textproto --out old --report-only; says "old/scaling.txt"
 # A layout alone, beside what a machine's description predicts for it.
 printf 'one 1\n' > alone.txt
 echo 'memory_gib: 8 memory_gb_per_second: 20 fp32 { peak_tflops: 0.1 }' > machine.textproto

@@ -147,7 +147,7 @@ echo "a new run from a checkpoint's weights, or a run's newest"
 expect 0 "${base[@]}" --set stop.steps=2 --init-from unbroken/$last --run-dir from_checkpoint
 expect 0 "${mpi[@]}" 2 "${base[@]}" --set stop.steps=2 --init-from unbroken --run-dir from_run; says "weights from unbroken/$last"
 identical from_checkpoint/checkpoints/step_00000002 from_run/checkpoints/step_00000002
-expect 0 "${base[@]}" --set stop.steps=3 --init-from unbroken --run-dir from_run; says "init-from unbroken is not read: from_run has a checkpoint"
+expect 0 "${base[@]}" --set stop.steps=3 --init-from unbroken --run-dir from_run; says "resuming from_run: --init-from unbroken is for the beginning of a run"
 otherwise=("${base[@]}" --set stop.steps=2 --set model.block.activation=gelu --set model.heads=8 --set model.residual.decoder.branch_gain=0.5 --set model.residual.encoder.residual_gain=9 --init-from unbroken --run-dir otherwise)
 expect 2 "${otherwise[@]}"; says 'model.heads: 4 -> 8'; says 'model.block.activation: "relu" -> "gelu"'; says 'branch_gain: 1 -> 0.5'; says 'model.residual.encoder.residual_gain: .* -> 9'; says "or --accept-changes"
 expect 0 "${otherwise[@]}" --accept-changes --set model.block.initial_deviation=0.02; says 'model.block.activation: "relu" -> "gelu"'; lacks initial_deviation

@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <new>
@@ -142,7 +143,7 @@ class StallTest : public ::testing::Test {
       if (t == 0) return;
       worker_began_ = MonotonicSeconds();
       // Longer than four times the caller's part, which waits for this one to begin.
-      std::this_thread::sleep_for(std::chrono::duration<double>(0.02 + 5 * (worker_began_ - begin)));
+      std::this_thread::sleep_for(std::chrono::duration<double>(0.02 + 5 * std::min(0.1, worker_began_ - begin)));
       worker_ended_ = MonotonicSeconds();
     });
   }

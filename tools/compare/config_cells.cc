@@ -9,7 +9,7 @@
 //     "unigram": true    unigram_nll: the nll in nats per target token of the validated sentences if each token is
 //                        predicted by its frequency in the training text; absent if no sentence is validated
 //     "run": DIRECTORY   if a run is there: changes, the fields that need --accept-changes, as text; layout, those of
-//                        pipeline that differ, as text; limits, whether a field of stop differs
+//                        pipeline that differ (but the timeout), as text; limits, whether a field of stop differs
 // The first error is the last answer: {"error": MESSAGE, "exit_code": N}.
 #include <google/protobuf/util/json_util.h>
 
@@ -93,7 +93,9 @@ absl::Status AddChanges(const std::string& resolved, const config::RunConfig& co
     return absl::StartsWith(difference.field, "stop.");
   });
   std::vector<ConfigDifference> layout = differences;
-  std::erase_if(layout, [](const auto& difference) { return !absl::StartsWith(difference.field, "pipeline."); });
+  std::erase_if(layout, [](const auto& difference) {
+    return !absl::StartsWith(difference.field, "pipeline.") || difference.field == "pipeline.wait_timeout_seconds";
+  });
   answer["layout"] = DifferencesText(layout);
   std::erase_if(differences, [](const ConfigDifference& difference) { return difference.may_change; });
   answer["changes"] = DifferencesText(differences);

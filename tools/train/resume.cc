@@ -352,11 +352,10 @@ absl::Status LoadInitialState(const TrainArguments& arguments, const std::string
   if (resets && arguments.Resets("data")) HADAL_RETURN_IF_ERROR(trainer.BeginDataAnew());
   if (resets && arguments.Resets("best")) trainer.ForgetBest();
   if (resumed && rank == 0 && !done_before && !arguments.init_from.empty()) {
-    sinks.Tell(absl::StrCat("--init-from ", arguments.init_from, " is not read: ", arguments.run_directory,
-                            " has a checkpoint, and is resumed; --resume never or another --run-dir begins anew"));
+    sinks.Tell(absl::StrCat("resuming ", arguments.run_directory, ": --init-from ", arguments.init_from,
+                            " is for the beginning of a run and is not read; another --run-dir begins one"));
   }
-  if (resumed) return absl::OkStatus();
-  if (arguments.init_from.empty()) return absl::OkStatus();
+  if (resumed || arguments.init_from.empty()) return absl::OkStatus();
   const bool zeros = arguments.deepen && arguments.deepen_rule == "zero";
   const LoadedState weights = zeros              ? LoadedState::kWeightsOfShallowerAndZeros
                               : arguments.deepen ? LoadedState::kWeightsOfShallower

@@ -293,8 +293,7 @@ class RunsTest(Scratch):
                          ["7", "120", "999", "1.23k", "12.3k", "123k", "2.00M"])
 
     def test_a_run_that_has_weights_translates(self):
-        (self.folder / "text").write_text("one\n")
-        runner = self.runner(test_source=str(self.folder / "text"))
+        runner = self.runner(test_source="text")
         for end, translates in (("done", True), ("cut", True), ("diverged", False), ("interrupted", False), ("failed", False)):
             with mock.patch.object(runner, "_start") as start, mock.patch("pyhadal.grid_runs._poll", return_value=(0, 0.0)), \
                     contextlib.redirect_stdout(io.StringIO()):

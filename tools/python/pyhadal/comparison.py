@@ -230,7 +230,7 @@ def _score(comparison: Comparison, reference: str) -> None:
         lines = read_lines(path)
         if len(lines) != len(references):
             raise Refusal(f"{path} has {len(lines)} lines, and the reference {reference} has {len(references)}: "
-                          "translations of another test set; give its --test-source as well")
+                          "translations of another test set; without --report-only, --test-source translates this one")
         if lines:
             run.translation = score_text(metric, lines, references)
     if any(run.translation for run in comparison.runs):

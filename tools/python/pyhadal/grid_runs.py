@@ -242,6 +242,7 @@ class Runner:
         self.chosen = [number - 1 for number in dict.fromkeys(chosen)] or list(range(len(grid.cells)))
         self.finished = self.failed = self.changed = self.waiting = 0
         self.stopped = False
+        self._source = 0  # CRC-32 of the test set
         self._measured_seconds = self._measured_cost = 0.0  # of the runs that this call did from start to end
         self._told_budget = False
         self._levels: "dict[str, dict[str, Any]]" = {}
@@ -252,6 +253,7 @@ class Runner:
         """REQUIRES: the lock of the folder. Raises Refusal for damaged files. A failed cell is counted, and the next one runs."""
         os.makedirs(os.path.join(self._out, "logs"), exist_ok=True)
         self._spent = sum(read_state(directory_of(self._out, cell))["wall_seconds"] for cell in self._grid.cells)  # of all calls
+        self._drop_other_translations()
         plans = ask([{**self._grid.cells[index].question(), "run": directory_of(self._out, self._grid.cells[index])} for index in self.chosen],
                     [self._grid.cells[index].name for index in self.chosen])
         with self._stop:
@@ -360,16 +362,23 @@ class Runner:
         with open(log_of(self._out, cell), "ab") as log:
             return program.start(words, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=self._environment)
 
+    def _drop_other_translations(self) -> None:
+        """Those of another test set than this call's, of all runs: the report scores every translation against one reference."""
+        if not self._test_source:
+            return
+        with open(self._test_source, "rb") as file:
+            self._source = zlib.crc32(file.read())
+        for directory in (directory_of(self._out, cell) for cell in self._grid.cells):
+            path = os.path.join(directory, TRANSLATION)
+            if os.path.exists(path) and read_state(directory).get("test_source") != self._source:
+                os.unlink(path)
+
     def _translate(self, index: int, state: "dict[str, Any]") -> None:
         """The test set, by a cell that is finished and has weights to translate with."""
         cell = self._grid.cells[index]
         directory = directory_of(self._out, cell)
         path = os.path.join(directory, TRANSLATION)
-        if not self._test_source or state["end"] not in ("done", "cut") or self._stop.asked:
-            return
-        with open(self._test_source, "rb") as file:
-            source = zlib.crc32(file.read())
-        if os.path.exists(path) and state.get("test_source") == source:
+        if not self._test_source or state["end"] not in ("done", "cut") or os.path.exists(path) or self._stop.asked:
             return
         start, progress = time.monotonic(), _Progress(f"{cell.name}: translating", 0)
         process = self._start(cell, ["translate", directory, "--input", self._test_source, "--out", path, "--overwrite"])
@@ -384,7 +393,7 @@ class Runner:
             self.failed += 1
             self._say(index, f"not translated, exit code {end[0]}; its output is in {log_of(self._out, cell)}")
         else:
-            write_state(directory, {**state, "test_source": source})
+            write_state(directory, {**state, "test_source": self._source})
             self._say(index, f"translated in {duration(time.monotonic() - start)}")
 
     def _count(self, end: str) -> None:

@@ -14,8 +14,8 @@ and names the layouts that have not finished.
 A line of LAYOUTS is NAME RANKS [--set FIELD=VALUE]…, or a comment (#). Blanks separate words; quotes are part of a value, as the shell of
 launch/slurm/sweep.sbatch reads them.
 
-Exit status: 0 all layouts have run (or were submitted, or are reported), 1 one failed or has another config, or an array is pending, 2 bad
-list or config, or nothing to report, 85 stopped. A directory that holds a run of another layout than the list's of that name is an error (1).
+Exit status: 0 all layouts have run (or were submitted, or are reported), 1 one failed or has another config, a directory holds a run of
+another layout, or an array is pending, 2 bad list or config, or nothing to report, 85 stopped.
 """
 
 from __future__ import annotations
@@ -55,7 +55,13 @@ def run(arguments: argparse.Namespace) -> None:
         requeue_on_signal()
     layouts = read_layouts(arguments.layouts)
     grid = Grid([Cell(name, [name], arguments.configs, [*arguments.set, *settings], ranks) for name, ranks, settings, _ in layouts], [])
-    answers = ask([{**cell.question(), "run": directory_of(out, cell)} for cell in grid.cells], [f'layout "{cell.name}"' for cell in grid.cells])
+    names = [f'layout "{cell.name}"' for cell in grid.cells]
+    try:
+        answers = ask([{**cell.question(), "run": directory_of(out, cell)} for cell in grid.cells], names)
+    except Refusal:  # perhaps of a run of an older version, which can be reported
+        if not arguments.report_only:
+            raise
+        answers = ask([cell.question() for cell in grid.cells], names)
     for cell, answer in zip(grid.cells, answers):
         cell.cost, cell.steps = answer["cost"], answer["steps"]
     _check_files(out)
@@ -138,7 +144,7 @@ def _check_layouts(out: str, cells: "list[Cell]", changes: "list[str]") -> None:
         if record is not None and change:
             others += f"{directory} holds a run of another layout:\n{change}"
     if others:
-        raise Refusal(f"{others}Remove the directory to train the new layout, or give that another name.", exit_code=1)
+        raise Refusal(f"{others}Give the settings of before, or the new layout another name; a directory that is removed is trained anew.", exit_code=1)
 
 
 def _check_files(out: str) -> None:
