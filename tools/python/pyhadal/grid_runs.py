@@ -380,6 +380,7 @@ class Runner:
         path = os.path.join(directory, TRANSLATION)
         if not self._test_source or state["end"] not in ("done", "cut") or os.path.exists(path) or self._stop.asked:
             return
+        write_state(directory, {**state, "test_source": self._source})  # before: a translation never lies beside another set's number
         start, progress = time.monotonic(), _Progress(f"{cell.name}: translating", 0)
         process = self._start(cell, ["translate", directory, "--input", self._test_source, "--out", path, "--overwrite"])
         while (end := _poll(process)) is None and not self._stop.asked:
@@ -393,7 +394,6 @@ class Runner:
             self.failed += 1
             self._say(index, f"not translated, exit code {end[0]}; its output is in {log_of(self._out, cell)}")
         else:
-            write_state(directory, {**state, "test_source": self._source})
             self._say(index, f"translated in {duration(time.monotonic() - start)}")
 
     def _count(self, end: str) -> None:
