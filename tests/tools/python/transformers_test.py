@@ -450,7 +450,7 @@ class LanguageModelTest(Folder):
                         self.assertLess((language_log_probabilities(model, self.TARGETS) - self.expected(plain)).abs().max(), 1e-5)
                 write_huggingface(plain, back)
                 wanted, found = (read_safetensors(os.path.join(place, "model.safetensors")) for place in (folder, back))
-                if isinstance(model, transformers.GPT2LMHeadModel):  # of transformers before 4.31
+                if isinstance(model, transformers.GPT2LMHeadModel):  # as in old files
                     add_buffer(folder, "transformer.h.0.attn.bias", torch.ones(1, 1, 64, 64).tril().bool())
                     self.assertEqual(read_huggingface(folder).weights.keys(), plain.weights.keys())
                 self.assertEqual(wanted.keys(), found.keys())
