@@ -313,31 +313,96 @@ absl::StatusOr<FoundCheckpoint> ChooseResume(const TrainArguments& arguments, co
   return found;
 }
 
+namespace {
+
+// ChooseResume's checkpoint, if it fits `model`, the training data and the tags of `run`.
+absl::StatusOr<FoundCheckpoint> ChooseFitting(const TrainArguments& arguments, const std::string& resume,
+                                              int64_t before_step, const PreparedRun& run, const ModelPlan& model,
+                                              TrainingSinks& sinks) {
+  std::string growth;
+  HADAL_ASSIGN_OR_RETURN(FoundCheckpoint found, IfItFits(ChooseResume(arguments, resume, before_step, run.config,
+                                                                      DescribeParameters(model), sinks),
+                                                         run, model, LoadedState::kAll, growth));
+  HADAL_RETURN_IF_ERROR(CheckTrainingData(arguments, found, run));
+  std::string changes;
+  HADAL_RETURN_IF_ERROR(CheckTextTokens(arguments, found, run, changes));
+  if (!changes.empty()) sinks.Tell(changes);
+  // With patience the best model is the result: one that this run has not saved is none.
+  TrainingProgress& progress = found.manifest.progress;
+  const auto unsaved = [&](const ScoredStep& scored) {
+    return !PathExists(CheckpointDirectory(arguments.run_directory, scored.step));
+  };
+  const TrainOptions& options = run.options.train;
+  if (options.stop.patience > 0 && options.saves_best() && std::erase_if(progress.best, unsaved) > 0) {
+    progress.validations_without_improvement = 0;
+  }
+  return found;
+}
+
+// The checkpoint of --init-from (of a run directory its newest), which fits `model`. Each notice and warning is printed
+// once: `printed` has those of earlier calls.
+absl::StatusOr<FoundCheckpoint> ChooseWeights(const TrainArguments& arguments, const PreparedRun& run,
+                                              const ModelPlan& model, LoadedState weights, TrainingSinks& sinks,
+                                              std::set<std::string>& printed) {
+  HADAL_ASSIGN_OR_RETURN(const std::string of_run, RunOf(arguments.init_from));
+  absl::StatusOr<FoundCheckpoint> found =
+      of_run.empty() ? FindNamed(arguments.init_from) : FindLatest(of_run, FindOptions());
+  HADAL_RETURN_IF_ERROR(found.status());
+  if (IsOfRun(found->checkpoint.directory, arguments.run_directory)) {
+    return InvalidArgumentError(
+        "--init-from ", arguments.init_from,
+        " is in --run-dir itself, whose checkpoints a new run sets aside; choose another --run-dir");
+  }
+  for (const RejectedCheckpoint& rejected : found->rejected) {
+    if (!printed.insert(rejected.directory).second) continue;
+    sinks.Warn(absl::StrCat("CHECKPOINT REFUSED: ", rejected.directory, ": ", rejected.reason.message()));
+  }
+  std::string growth;
+  found = IfItFits(std::move(found), run, model, weights, growth);
+  HADAL_RETURN_IF_ERROR(found.status());
+  if (!growth.empty()) growth = absl::StrCat(found->checkpoint.directory, ": ", growth);
+  std::string changes;
+  HADAL_RETURN_IF_ERROR(CheckMeaning(arguments, *found, run.config, changes));
+  if (growth.empty()) HADAL_RETURN_IF_ERROR(CheckTextTokens(arguments, *found, run, changes));  // else ids have moved
+  for (const std::string& notice : {absl::StrCat("weights from ", found->checkpoint.directory), growth,
+                                    std::string(absl::StripSuffix(changes, "\n"))}) {
+    if (!notice.empty() && printed.insert(notice).second) sinks.Tell(notice);
+  }
+  return found;
+}
+
+// Loads the weights of --init-from. Blocking: all ranks call it.
+absl::Status LoadWeights(const TrainArguments& arguments, const PreparedRun& run, int rank, TrainingSinks& sinks,
+                         Trainer& trainer) {
+  const bool zeros = arguments.deepen && arguments.deepen_rule == "zero";
+  const LoadedState weights = zeros              ? LoadedState::kWeightsOfShallowerAndZeros
+                              : arguments.deepen ? LoadedState::kWeightsOfShallower
+                                                 : LoadedState::kWeights;
+  const RateOptions& rate = run.options.train.rate;
+  if (rank == 0 && zeros && (rate.warmup_updates == 0 || rate.schedule == RateSchedule::kTFixup)) {
+    sinks.Tell(
+        "--deepen-rule zero without a warm-up: Adam's first update moves every weight of the added layers that is 0 by "
+        "the full rate; set learning_rate.warmup_updates");
+  }
+  const ModelPlan& model = trainer.engine().state().plan();
+  std::set<std::string> printed;
+  for (int tries = 1;; ++tries) {
+    const absl::Status status = trainer.InitializeFrom(
+        rank == 0 ? ChooseWeights(arguments, run, model, weights, sinks, printed) : FoundCheckpoint(), weights);
+    // A run in progress may have removed the checkpoint before every rank has opened it.
+    if (!absl::IsNotFound(status) || tries == kMostChoices) return AdviseAnotherCheckpoint(status);
+  }
+}
+
+}  // namespace
+
 absl::Status LoadInitialState(const TrainArguments& arguments, const std::string& request, int64_t applied_step,
                               const PreparedRun& run, int rank, TrainingSinks& sinks, Trainer& trainer) {
-  const ModelPlan& model = trainer.engine().state().plan();
   const bool done_before = request != arguments.StartRequest();  // by an earlier attempt of this job
   const std::string resume = done_before ? kAuto : arguments.resume;
-  const auto choose = [&](int64_t before_step, const std::string& copy) -> absl::StatusOr<FoundCheckpoint> {
-    std::string growth;
-    HADAL_ASSIGN_OR_RETURN(FoundCheckpoint found,
-                           IfItFits(ChooseResume(arguments, copy.empty() ? resume : copy, before_step, run.config,
-                                                 DescribeParameters(model), sinks),
-                                    run, model, LoadedState::kAll, growth));
-    HADAL_RETURN_IF_ERROR(CheckTrainingData(arguments, found, run));
-    std::string changes;
-    HADAL_RETURN_IF_ERROR(CheckTextTokens(arguments, found, run, changes));
-    if (!changes.empty()) sinks.Tell(changes);
-    // With patience the best model is the result: one that this run has not saved is none.
-    TrainingProgress& progress = found.manifest.progress;
-    const auto unsaved = [&](const ScoredStep& scored) {
-      return !PathExists(CheckpointDirectory(arguments.run_directory, scored.step));
-    };
-    const TrainOptions& options = run.options.train;
-    if (options.stop.patience > 0 && options.saves_best() && std::erase_if(progress.best, unsaved) > 0) {
-      progress.validations_without_improvement = 0;
-    }
-    return found;
+  const auto choose = [&](int64_t before_step, const std::string& copy) {
+    return ChooseFitting(arguments, copy.empty() ? resume : copy, before_step, run, trainer.engine().state().plan(),
+                         sinks);
   };
   bool resumed = false;
   if (resume == kAuto) {
@@ -356,49 +421,7 @@ absl::Status LoadInitialState(const TrainArguments& arguments, const std::string
                             " is for the beginning of a run and is not read; another --run-dir begins one"));
   }
   if (resumed || arguments.init_from.empty()) return absl::OkStatus();
-  const bool zeros = arguments.deepen && arguments.deepen_rule == "zero";
-  const LoadedState weights = zeros              ? LoadedState::kWeightsOfShallowerAndZeros
-                              : arguments.deepen ? LoadedState::kWeightsOfShallower
-                                                 : LoadedState::kWeights;
-  const RateOptions& rate = run.options.train.rate;
-  if (rank == 0 && zeros && (rate.warmup_updates == 0 || rate.schedule == RateSchedule::kTFixup)) {
-    sinks.Tell(
-        "--deepen-rule zero without a warm-up: Adam's first update moves every weight of the added layers that is 0 by "
-        "the full rate; set learning_rate.warmup_updates");
-  }
-  std::set<std::string> warned;                                  // of which the user has been warned
-  const auto given = [&]() -> absl::StatusOr<FoundCheckpoint> {  // a run directory: its newest checkpoint
-    HADAL_ASSIGN_OR_RETURN(const std::string of_run, RunOf(arguments.init_from));
-    absl::StatusOr<FoundCheckpoint> found =
-        of_run.empty() ? FindNamed(arguments.init_from) : FindLatest(of_run, FindOptions());
-    HADAL_RETURN_IF_ERROR(found.status());
-    if (IsOfRun(found->checkpoint.directory, arguments.run_directory)) {
-      return InvalidArgumentError(
-          "--init-from ", arguments.init_from,
-          " is in --run-dir itself, whose checkpoints a new run sets aside; choose another --run-dir");
-    }
-    for (const RejectedCheckpoint& rejected : found->rejected) {
-      if (!warned.insert(rejected.directory).second) continue;
-      sinks.Warn(absl::StrCat("CHECKPOINT REFUSED: ", rejected.directory, ": ", rejected.reason.message()));
-    }
-    std::string growth;
-    found = IfItFits(std::move(found), run, model, weights, growth);
-    HADAL_RETURN_IF_ERROR(found.status());
-    if (!growth.empty()) growth = absl::StrCat(found->checkpoint.directory, ": ", growth);
-    std::string changes;
-    HADAL_RETURN_IF_ERROR(CheckMeaning(arguments, *found, run.config, changes));
-    if (growth.empty()) HADAL_RETURN_IF_ERROR(CheckTextTokens(arguments, *found, run, changes));  // else ids have moved
-    for (const std::string& notice : {absl::StrCat("weights from ", found->checkpoint.directory), growth,
-                                      std::string(absl::StripSuffix(changes, "\n"))}) {
-      if (!notice.empty() && warned.insert(notice).second) sinks.Tell(notice);
-    }
-    return found;
-  };
-  for (int tries = 1;; ++tries) {
-    const absl::Status status = trainer.InitializeFrom(rank == 0 ? given() : FoundCheckpoint(), weights);
-    // A run in progress may have removed the checkpoint before every rank has opened it.
-    if (!absl::IsNotFound(status) || tries == kMostChoices) return AdviseAnotherCheckpoint(status);
-  }
+  return LoadWeights(arguments, run, rank, sinks, trainer);
 }
 
 }  // namespace hadal
