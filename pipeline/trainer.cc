@@ -414,6 +414,12 @@ void Trainer::Announce() {
     if (!text.empty()) surroundings_.sink.OnText(progress_.step, TextKind::kWarning, text);
   }
   for (const std::string& text : notes_) surroundings_.sink.OnText(progress_.step, TextKind::kNotice, text);
+  const bool weighs = std::ranges::any_of(options_.sampling_temperature, [](double t) { return t != 1; });
+  if (weighs && surroundings_.train.manifest().corpora.size() < 2) {
+    surroundings_.sink.OnText(progress_.step, TextKind::kWarning,
+                              "data.sampling_temperature has no effect: data.train is one text; prepare each text or "
+                              "direction as files of its own");
+  }
   if (options_.spec_augment.active() && surroundings_.train.manifest().cmvn == "none") {
     surroundings_.sink.OnText(progress_.step, TextKind::kWarning,
                               "data.spec_augment sets masked features to 0, the mean of normalised ones, and those of "

@@ -258,7 +258,9 @@ expect 0 "$hadal" prepare --train zh.en zh.zh --valid zh.en zh.zh --out chinese 
 expect 0 "$hadal" train small.textproto --set pipeline.threads=1 --set data.train=chinese/train --set data.validation=chinese/valid --set stop.steps=1 \
   --set validation.every_steps=1 --set validation.bleu_sentences=2 --run-dir of_chinese; says "near 0 or meaningless"
 expect 0 "$hadal" train small.textproto --set pipeline.threads=1 --set data.train=chinese/train --set data.validation=chinese/valid --set stop.steps=1 \
-  --set validation.every_steps=1 --set validation.bleu_sentences=2 --set validation.bleu_tokenizer=zh --run-dir of_characters; lacks "meaningless"
+  --set validation.every_steps=1 --set validation.bleu_sentences=2 --set validation.bleu_tokenizer=zh --set data.sampling_temperature=5 \
+  --run-dir of_characters; lacks "meaningless"
+says "data.sampling_temperature has no effect: data.train is one text"
 
 echo "an output that does not depend on the source is named once"
 expect 0 "$hadal" train small.textproto --set pipeline.threads=1 --set stop.steps=3 --set data.validation=data/valid --set validation.every_steps=1 \

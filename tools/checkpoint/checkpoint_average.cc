@@ -129,7 +129,12 @@ absl::StatusOr<std::vector<std::string>> SelectCheckpoints(const std::string& ru
       out << "skipped " << entry.directory << ": " << reader.status().message() << "\n";
       continue;
     }
-    double order = reader->manifest().progress.validation_nll;
+    const TrainingProgress& its = reader->manifest().progress;
+    double order = its.validation_nll;
+    // Another validation set's nll compares with none of the present one.
+    if (its.validation_data.known() && its.validation_data != progress.validation_data) {
+      order = std::numeric_limits<double>::infinity();
+    }
     if (!by_nll) {
       const auto place = std::ranges::find(progress.best, entry.step, &ScoredStep::step);
       order = place == progress.best.end() ? std::numeric_limits<double>::infinity()
@@ -141,7 +146,8 @@ absl::StatusOr<std::vector<std::string>> SelectCheckpoints(const std::string& ru
   if (candidates.size() < wanted) {
     return FailedPreconditionError(absl::StrFormat(
         "%s has %d readable checkpoints%s, %d are needed; select fewer, or keep more (checkpoint.keep_last, keep_best)",
-        run_directory, candidates.size(), selection.best > 0 ? " with a validation score" : "", wanted));
+        run_directory, candidates.size(), selection.best > 0 ? " with a score of the present validation set" : "",
+        wanted));
   }
   if (selection.best > 0) {
     std::ranges::stable_sort(candidates, {}, &Candidate::order);

@@ -293,6 +293,9 @@ std::vector<std::string> Warnings(const config::RunConfig& config, const TrainOp
   }
   WarnOfFading("encoder", options.model.encoder, options.model.encoder_layers, warnings);
   WarnOfFading("decoder", options.model.decoder, options.model.decoder_layers, warnings);
+  if (!config.data().validation().empty() && !config.validation().has_every_steps()) {
+    warnings.push_back("data.validation is set, but validation.every_steps is not: nothing is validated");
+  }
   const config::LearningRate& rate = config.learning_rate();
   if (!warms_up && (rate.has_warmup_updates() || rate.has_warmup_fraction())) {
     warnings.push_back("learning_rate.schedule = \"t_fixup\" has no warm-up; the configured warm-up is not used");
@@ -341,9 +344,17 @@ absl::Status CheckFieldsWithEffect(const config::RunConfig& config) {
                 {"model.block.initial_depth_", block.initial_deviation() > 0, "model.block.initial_deviation is 0"},
                 {"model.adaptive_factor", cutoffs, "model.adaptive_cutoffs is not set"},
                 {"model.adaptive_dropout", cutoffs, "model.adaptive_cutoffs is not set"},
+                {"learning_rate.end_rate", schedule == "polynomial" || schedule == "cosine" || schedule == "wsd",
+                 "learning_rate.schedule is not \"polynomial\", \"cosine\" or \"wsd\""},
                 {"learning_rate.power", schedule == "polynomial", "learning_rate.schedule is not \"polynomial\""},
                 {"learning_rate.decay_", schedule == "wsd", "learning_rate.schedule is not \"wsd\""},
                 {"optimizer.muon.", config.optimizer().kind() == "muon", "optimizer.kind is not \"muon\""},
+                {"health.loss_spike_window", config.health().has_loss_spike_deviations(),
+                 "health.loss_spike_deviations is not set"},
+                {"data.spec_augment.frequency_", config.data().spec_augment().has_frequency_masks(),
+                 "data.spec_augment.frequency_masks is not set"},
+                {"data.spec_augment.time_", config.data().spec_augment().has_time_masks(),
+                 "data.spec_augment.time_masks is not set"},
                 {"data.masking.", config.model().decoder_layers() == 0, "model.decoder_layers is not 0"}};
   return ForEachSetField(config, "", [&](const std::string& path, const ConfigMessage& message, const auto& field) {
     const std::unique_ptr<ConfigMessage> fresh(message.New());

@@ -101,6 +101,8 @@ void AddRecord(const Json& json, RunRecord& run) {
   } else if (event == "validation") {
     run.validations.push_back({Integer(json, "step"), Number(json, "nll"), OptionalNumber(json, "bleu"),
                                run.frame_width > 0 ? OptionalNumber(json, "wer") : std::nullopt});
+  } else if (event == "notice" && absl::StartsWith(String(json, "text"), "the validation set is another one")) {
+    run.validations.clear();  // they compare with none of the present set
   } else if (event == "warning") {
     run.warnings.push_back({Integer(json, "step"), String(json, "text")});
   } else if (event == "diagnosis") {

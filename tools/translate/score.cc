@@ -128,7 +128,8 @@ class Scoring {
     }
     bool more = true;
     while (more) {
-      HADAL_RETURN_IF_ERROR(options_.block > 0 ? ScoreBlocks(*scorer, more) : ScoreBuffer(*checkpoint, *scorer, more));
+      HADAL_RETURN_IF_ERROR(options_.block > 0 ? ScoreBlocks(*checkpoint, *scorer, more)
+                                               : ScoreBuffer(*checkpoint, *scorer, more));
     }
     progress_.reset();
     HADAL_RETURN_IF_ERROR(collectives_.AllOk(output_.Finish(), "closing the output"));
@@ -297,12 +298,14 @@ class Scoring {
   }
 
   // Rank 0: the next blocks, each with its context behind it.
-  absl::Status ReadBlocks(TokenLists& lists) {
+  absl::Status ReadBlocks(const ModelCheckpoint& checkpoint, TokenLists& lists) {
     if (!blocks_) {
-      blocks_.emplace(form_, options_.block, options_.context, [this](std::vector<int32_t>& ids) {
+      blocks_.emplace(form_, options_.block, options_.context, [this, &checkpoint](std::vector<int32_t>& ids) {
         ParallelLine line;
         absl::StatusOr<bool> more = ReadLine(line, ids);
-        if (more.ok() && *more) words_ += CountWords(line.target) + 1;
+        if (!more.ok() || !*more) return more;
+        words_ += CountWords(line.target) + 1;
+        unknown_.Count(checkpoint.target_vocabulary(), ids);
         return more;
       });
     }
@@ -317,9 +320,10 @@ class Scoring {
     return absl::OkStatus();
   }
 
-  absl::Status ScoreBlocks(PairScorer& scorer, bool& more) {
+  absl::Status ScoreBlocks(const ModelCheckpoint& checkpoint, PairScorer& scorer, bool& more) {
     TokenLists lists;
-    HADAL_RETURN_IF_ERROR(collectives_.AllOk(is_main_ ? ReadBlocks(lists) : absl::OkStatus(), "reading text"));
+    const absl::Status read = is_main_ ? ReadBlocks(checkpoint, lists) : absl::OkStatus();
+    HADAL_RETURN_IF_ERROR(collectives_.AllOk(read, "reading text"));
     HADAL_ASSIGN_OR_RETURN(more, collectives_.AnyRank(!lists.empty(), "reading text"));
     if (!more) return absl::OkStatus();
     HADAL_RETURN_IF_ERROR(Share(lists));

@@ -406,7 +406,10 @@ class Translator {
       const bool translated = next < buffer.line_of.size() && buffer.line_of[next] == place;
       std::span<const Hypothesis> translation;
       if (translated) translation = translations[next++];
-      if (!translation.empty()) tokens_ += std::ssize(translation[0].tokens) + 1;
+      if (!translation.empty()) {
+        tokens_ += std::ssize(translation[0].tokens) + 1;
+        shorter_ += std::ssize(translation[0].tokens) < decoder_options_.beam.min_length ? 1 : 0;
+      }
       output_.stream() << FormatOutput(form_, model_->checkpoint().target_vocabulary(), buffer.first_line + place + 1,
                                        options_.json ? buffer.texts[place] : std::string_view(), translation);
     }
@@ -434,6 +437,11 @@ class Translator {
       streams_.log << absl::StrFormat("skipped %s sentences longer than %d tokens: their lines are empty\n",
                                       HumanCount(skipped_), decoder_->longest_source_tokens());
     }
+    if (shorter_ > 0) {
+      streams_.log << absl::StrFormat("warning: %s outputs end at the longest length, before --min-len %d; raise %s\n",
+                                      HumanCount(shorter_), decoder_options_.beam.min_length,
+                                      options_.language_model ? "--max-len" : "--max-len-b");
+    }
     streams_.log << UnknownWarning("source", source_unknown_, source_tokens_);
   }
 
@@ -456,7 +464,7 @@ class Translator {
   std::unique_ptr<Decoder> decoder_;
   std::optional<WorkProgress> progress_;
   double seconds_ = 0;
-  int64_t translated_ = 0, tokens_ = 0, skipped_ = 0, source_tokens_ = 0, source_unknown_ = 0;
+  int64_t translated_ = 0, tokens_ = 0, skipped_ = 0, shorter_ = 0, source_tokens_ = 0, source_unknown_ = 0;
   bool warned_ = false;  // of unknown tokens
 };
 

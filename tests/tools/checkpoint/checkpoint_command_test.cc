@@ -408,7 +408,14 @@ TEST_F(CheckpointAverageTest, AveragesTheLastAndTheBest) {
   EXPECT_EQ(Bias(run_ / "best"), static_cast<float>(14.0 / 3.0));
   EXPECT_THAT(best, HasSubstr("\n  " + steps_[1] + "\n  " + steps_[2] + "\n  " + steps_[3] + "\n")) << "by step";
   EXPECT_THAT(Error(2, {"average", run_.path(), "--best", "5", "--out", run_ / "too_many"}),
-              HasSubstr("4 readable checkpoints with a validation score, 5 are needed"));
+              HasSubstr("4 readable checkpoints with a score of the present validation set, 5 are needed"));
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    CheckpointManifest manifest = CheckpointReader::Open(steps_[i])->manifest();
+    manifest.progress.validation_data = {.samples = 1, .crc32c = i < 2 ? 1u : 2u};
+    SetContents(steps_[i] + "/manifest.json", manifest.ToString());
+  }
+  EXPECT_THAT(Error(2, {"average", run_.path(), "--best", "3", "--out", run_ / "x"}), HasSubstr("has 2 readable"))
+      << "the others' scores are another validation set's";
   EXPECT_EQ(Checkpoint({"average", run_.path(), "--best", "1", "--last", "1", "--out", run_ / "x"}).exit_code, 2);
   EXPECT_EQ(Checkpoint({"average", steps_[0], steps_[1], "--last", "1", "--out", run_ / "x"}).exit_code, 2);
 }

@@ -118,6 +118,8 @@ TEST(RunOptions, WarnsWhenTheRunEndsInsideWarmUpOrGrowth) {
       OptionsOf("stop { steps: 100 } learning_rate { warmup_updates: 0 } model { residual { method: \"branchnorm\" } }")
           .warnings,
       ElementsAre(HasSubstr("before the branch gain is 1: stop.steps = 100, T = 4000 updates")));
+  EXPECT_THAT(OptionsOf("data { validation: \"v\" }").warnings, ElementsAre(HasSubstr("nothing is validated")));
+  EXPECT_THAT(OptionsOf("data { validation: \"v\" } validation { every_steps: 0 }").warnings, IsEmpty());
   EXPECT_THAT(OptionsOf("stop { minutes: 1 }").warnings, IsEmpty()) << "nobody knows how many updates a minute holds";
   EXPECT_THAT(OptionsOf("stop { steps: 100 } learning_rate { schedule: \"t_fixup\" warmup_updates: 4000 }").warnings,
               ElementsAre(HasSubstr("has no warm-up")));
@@ -204,6 +206,15 @@ TEST(CheckFieldsWithEffect, NamesTheFieldAndWhatLeavesItWithoutEffect) {
   EXPECT_THAT(refusal("learning_rate { decay_fraction: 0.2 }"), HasSubstr("schedule is not \"wsd\""));
   EXPECT_EQ(refusal("learning_rate { decay_fraction: 0.2 schedule: \"wsd\" }"), "");
   EXPECT_THAT(refusal("learning_rate { power: 2 }"), HasSubstr("schedule is not \"polynomial\""));
+  EXPECT_THAT(refusal("learning_rate { end_rate: 1e-5 }"), HasSubstr("schedule is not \"polynomial\", \"cosine\""));
+  EXPECT_EQ(refusal("learning_rate { end_rate: 1e-5 schedule: \"cosine\" }"), "");
+  EXPECT_THAT(refusal("health { loss_spike_window: 50 }"), HasSubstr("health.loss_spike_deviations is not set"));
+  EXPECT_EQ(refusal("health { loss_spike_window: 50 loss_spike_deviations: 0 }"), "") << "switched off";
+  for (const std::string axis : {"frequency", "time"}) {
+    const std::string augment = "data { spec_augment { " + axis + "_width: 9 ";
+    EXPECT_THAT(refusal(augment + "} }"), HasSubstr("data.spec_augment." + axis + "_masks is not set"));
+    EXPECT_EQ(refusal(augment + axis + "_masks: 0 } }"), "");
+  }
   EXPECT_THAT(refusal("model { adaptive_factor: 2 }"), HasSubstr("model.adaptive_cutoffs is not set"));
   EXPECT_THAT(refusal("data { masking { share: 0.3 } }"), HasSubstr("data.masking.share = 0.3 has no effect"));
   EXPECT_EQ(refusal("data { masking { share: 0.3 } } model { decoder_layers: 0 }"), "");

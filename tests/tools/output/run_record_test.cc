@@ -113,6 +113,10 @@ TEST_F(NumberedRunTest, ValidationsAndWarnings) {
   EXPECT_EQ(run_.warnings[0].step, 44);
   EXPECT_EQ(run_.warnings[0].text, "careful");
   EXPECT_EQ(run_.finish, "") << "it goes on";
+  auto sink = *MetricsJsonl::Open({.path = directory_ / "metrics.jsonl", .first_step = 46});
+  sink->OnText(45, TextKind::kNotice, "the validation set is another one (2 samples, checksum 01, before 1 samples)");
+  sink->OnValidation({.step = 45, .nll = 50});
+  EXPECT_EQ(ReadRun(directory_.path())->validations.at(0).nll, 50) << "the one before compares with none of these";
 }
 
 TEST_F(NumberedRunTest, TheConfigWithItsDefaults) {

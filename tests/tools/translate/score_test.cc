@@ -26,8 +26,8 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-SavedModel LanguageModel() {
-  const Vocabulary vocabulary = *TrainVocabulary({.size = 40}, {"the old cat sat on the mat", "a dog", "a red door"});
+SavedModel LanguageModel(const Vocabulary& vocabulary = *TrainVocabulary({.size = 40}, {"the old cat sat on the mat",
+                                                                                        "a dog", "a red door"})) {
   return {
       .model = testing::SmallModel(
           ResidualMethod::kPreLn,
@@ -181,6 +181,17 @@ TEST_F(ScoreTest, NothingToScoreIsSaid) {
   options.over_long = OverLong::kSkip;
   EXPECT_EQ(Score(options)->size(), 1u);
   EXPECT_EQ(log_, "nothing was scored\nskipped 1 lines that are too long\n");
+}
+
+TEST_F(ScoreTest, WarnsOfWordsThatADictionaryLacks) {
+  std::filesystem::remove_all(directory_ / "run");
+  ASSERT_TRUE(SaveModel(LanguageModel(*Vocabulary::FromTokens({"the", "cat"})), directory_ / "run").ok());
+  ScoreOptions options = Options("the a@@ c@@ t\n");
+  for (const int64_t block : {0, 8}) {
+    options.block = block;
+    EXPECT_TRUE(Score(options).ok());
+    EXPECT_THAT(log_, HasSubstr("3 of 4 tokens of the text are not in the model's dictionary")) << block;
+  }
 }
 
 TEST_F(ScoreTest, ALinesScoreDependsOnTheModelAlone) {

@@ -121,6 +121,10 @@ TEST_F(TranslateTest, ShortestOutputsAndRepetitions) {
   options.json = true;
   const std::string tokens = *Translate(options, Lines({Sentences()[0]}));
   EXPECT_GE(std::count(tokens.begin(), tokens.end(), ','), 38);
+  EXPECT_THAT(log_, Not(HasSubstr("--min-len")));
+  options.beam.min_length = 1000;
+  EXPECT_TRUE(Translate(options, Lines({Sentences()[0]})).ok());
+  EXPECT_THAT(log_, HasSubstr("1 outputs end at the longest length, before --min-len 1000; raise --max-len-b"));
 }
 
 TEST_F(TranslateTest, ForcedBeginningsThatCannotBeAreNamed) {
