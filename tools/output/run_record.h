@@ -58,7 +58,7 @@ struct RunRecord {
   // Index of the first step after the last change of ranks, replicas, threads, recomputation or start_layout; may be
   // steps.size().
   size_t layout_begins = 0;
-  std::vector<ValidationRecord> validations;
+  std::vector<ValidationRecord> validations;  // of the last validation set
   std::vector<TextRecord> warnings;
   std::vector<TextRecord> diagnoses;
   std::vector<EffectiveValue> config;  // every field; empty: no readable config
