@@ -101,7 +101,7 @@ absl::Status CheckFirstNorm(const char* name, const StackMethod& stack) {
   const char* const other = stack.norm != NormPlacement::kPre        ? "norm is not \"pre\""
                             : stack.post_norm_share > 0              ? "post_norm_share is not 0"
                             : stack.norm_gain == DepthInit::kFromTop ? "norm_gain is \"from_top\""
-                            : stack.couples_layer()                  ? "a layer's sublayers share one segment"
+                            : stack.couples_layer()                  ? "a layer has its own gain, skip or sums"
                             : stack.residual_streams > 1             ? "residual_streams is not 1"
                                                                      : nullptr;
   if (other == nullptr) return absl::OkStatus();

@@ -204,7 +204,8 @@ absl::StatusOr<std::vector<DeepenedParameter>> DeepenedParameters(const ModelPla
     }
     if (found == by_name.end()) {
       return FailedPreconditionError("the checkpoint has no ", origin.name, ", from which ", model[p].name,
-                                     " would start");
+                                     " would start; a stack of no layers, combined layers (dlcl_pre, dlcl_post) and "
+                                     "models with block.first_norm false cannot be deepened");
     }
     HADAL_RETURN_IF_ERROR(CompareShapes(checkpoint[found->second], model[p]));
     DeepenedParameter start;

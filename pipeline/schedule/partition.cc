@@ -99,7 +99,7 @@ absl::StatusOr<std::vector<int>> BordersOfCounts(const PartitionProblem& problem
     if (counts[g] < 1 || border > std::ssize(problem.cost)) break;
     const auto block = std::lower_bound(blocks.begin.begin(), blocks.begin.end(), border);
     if (*block != border) {
-      return InvalidArgumentError("piece ", g + 1, " of the explicit split would begin at sublayer ", border,
+      return InvalidArgumentError("pipeline.split cuts before sublayer ", border,
                                   ", where no cut is legal; the nearest legal ones are before ",
                                   NearestCuts(blocks, static_cast<int>(border)));
     }

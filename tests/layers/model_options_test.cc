@@ -166,7 +166,7 @@ TEST(ValidateModelOptionsTest, AFirstNormMayLackWhereNothingElseStandsBeforeABra
   good.block.first_norm = false;
   ExpectMessages(good, {{"post_norm_share is not 0 in the decoder", [](O& o) { o.decoder.post_norm_share = 0.25; }},
                         {"norm_gain is \"from_top\"", [](O& o) { o.encoder.norm_gain = DepthInit::kFromTop; }},
-                        {"share one segment", [](O& o) { o.decoder.learned_branch_gain = true; }},
+                        {"its own gain, skip or sums", [](O& o) { o.decoder.learned_branch_gain = true; }},
                         {"residual_streams is not 1", [](O& o) { o.decoder.residual_streams = 4; }}});
 }
 

@@ -77,10 +77,6 @@ absl::Status ReadPipeline(const config::Pipeline& from, const ModelOptions& mode
     return InvalidArgumentError("pipeline.chunks = ", to.chunks, " is not allowed with pipeline.schedule = \"",
                                 from.schedule(), "\"; set chunks to 1 or schedule to \"interleaved_1f1b\"");
   }
-  if (to.recompute_auto && to.memory_limit_bytes == 0) {
-    return InvalidArgumentError(
-        "pipeline.recompute_auto = true needs pipeline.memory_limit_bytes, the limit for a rank's buffers");
-  }
   const int64_t embeddings_and_head = model.translates() ? 3 : 2;
   const int64_t sublayers = model.encoder_sublayers() + model.decoder_sublayers() + embeddings_and_head;
   for (size_t i = 0; i < to.split.size(); ++i) {

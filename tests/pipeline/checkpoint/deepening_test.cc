@@ -122,6 +122,7 @@ TEST(DeepeningTest, WhatDoesNotFitIsNamed) {
   using enum ResidualMethod;
   EXPECT_THAT(Refusal(Model(kPostLn, 2, 3), Model(kPostLn, 2, 2)), HasSubstr("decoder has 3 layers, more than"));
   EXPECT_THAT(Refusal(Model(kPostLn, 0, 3), Model(kPostLn, 2, 3)), HasSubstr("the checkpoint has no encoder."));
+  EXPECT_THAT(Refusal(Model(kDlclPre, 2, 3), Model(kDlclPre, 4, 3)), HasSubstr("combined layers"));
   EXPECT_THAT(Refusal(Model(kAdmin, 2, 3), Model(kPostLn, 4, 3)),
               HasSubstr("no place for the checkpoint's encoder.layers.0"));
   EXPECT_THAT(Refusal(Model(kPostLn, 2, 3), Model(kPostLn, 4, 3, 9, 8)),

@@ -164,9 +164,8 @@ TEST(PartitionTest, ExplicitSplitsThatCannotBe) {
   EXPECT_THAT(message({2, 2, 1}), HasSubstr("add up to the 6 sublayers; after 3 of 3 pieces they stand at 5"));
   EXPECT_THAT(message({2, 2, 3}), HasSubstr("stand at 7"));
   EXPECT_THAT(message({6, 0, 0}), HasSubstr("must be ≥ 1"));
-  EXPECT_THAT(message({3, 1, 2}),
-              HasSubstr("piece 1 of the explicit split would begin at sublayer 3, where no cut is legal; "
-                        "the nearest legal ones are before sublayer 2 or 4"));
+  EXPECT_THAT(message({3, 1, 2}), HasSubstr("pipeline.split cuts before sublayer 3, where no cut is legal; "
+                                            "the nearest legal ones are before sublayer 2 or 4"));
   problem.cut_allowed_before = {true, false, false, true, false, false};
   problem.stages = 2;
   EXPECT_THAT(message({1, 5}), HasSubstr("before sublayer 3"));
