@@ -60,6 +60,16 @@ TEST_F(ChildProcessTest, AnEndBySignalIsItsNumberAnd128) {
   EXPECT_EQ(WaitFor(*child), 128 + 9);
 }
 
+TEST_F(ChildProcessTest, TakesTheSignalsThatItsOwnerBlocks) {
+  sigset_t blocked, before;
+  sigemptyset(&blocked);
+  sigaddset(&blocked, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &blocked, &before);
+  auto child = Start("kill -TERM $$; exit 7");
+  EXPECT_EQ(WaitFor(*child), 128 + SIGTERM);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
 TEST_F(ChildProcessTest, EndsWithItsOwner) {
   pid_t pid = -1;
   {

@@ -43,6 +43,7 @@ TEST(MemoryLimit, SaysWhenAGpuHasNothingLeftForARank) {
               AllOf(HasSubstr("GPU-a"), HasSubstr("16384 MiB"), HasSubstr("12 rank(s)"), HasSubstr("2048 MiB")));
   const std::vector<MemoryFacts> few(7, {"GPU-a", 16 * kGib, 7});
   EXPECT_EQ(NothingIsLeft(few, 2 * kGib), "");
+  EXPECT_NE(NothingIsLeft(std::vector<MemoryFacts>{{"GPU-a", kGib, 1}}, kGib + kOwn), "") << "zero is no limit";
   EXPECT_EQ(NothingIsLeft(std::vector<MemoryFacts>{{"", 0, 1}}, 0), "") << "a host's own business";
 }
 

@@ -1,12 +1,17 @@
 #include "launch/standard_streams.h"
 
 #include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <iostream>
+#include <string>
 
 #include "gtest/gtest.h"
+#include "runtime/files.h"
 
 namespace hadal {
 namespace {
@@ -16,7 +21,9 @@ namespace {
 [[noreturn]] void CloseAllThenOpenAFile() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) close(stream);
   OpenStandardStreams();
+  char byte = 0;
   if (write(STDOUT_FILENO, "x", 1) != 1) std::_Exit(1);  // "hadal … >&-" is no error
+  if (read(STDIN_FILENO, &byte, 1) != 0) std::_Exit(1);  // and "<&-" an empty input
   std::_Exit(open("/dev/null", O_RDONLY));
 }
 
@@ -43,6 +50,38 @@ TEST(StandardStreamsDeathTest, WhatIsOpenStays) {
 TEST(StandardStreamsDeathTest, AFullDiskIsNoticed) {
   EXPECT_EXIT(PrintTo("/dev/full"), ::testing::ExitedWithCode(7), "");
   EXPECT_EXIT(PrintTo("/dev/null"), ::testing::ExitedWithCode(0), "");
+}
+
+std::string ReadAll(const FileDescriptor& file) {
+  std::string text;
+  char byte = 0;
+  while (read(file.get(), &byte, 1) == 1) text += byte;
+  return text;
+}
+
+// One is a socket, as under some launchers.
+TEST(StandardStreams, ARelayKeepsOutputAndErrorsApart) {
+  int output[2], error[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, output), 0);
+  ASSERT_EQ(pipe2(error, O_CLOEXEC), 0);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    dup2(output[1], STDOUT_FILENO);
+    dup2(error[1], STDERR_FILENO);
+    struct stat before = {}, after = {};
+    fstat(STDOUT_FILENO, &before);
+    RelayOutput();
+    fstat(STDOUT_FILENO, &after);
+    const bool written = write(STDOUT_FILENO, "output", 6) == 6 && write(STDERR_FILENO, "error", 5) == 5;
+    _exit(written && before.st_ino != after.st_ino ? 0 : 7);
+  }
+  close(output[1]);
+  close(error[1]);
+  EXPECT_EQ(ReadAll(FileDescriptor(output[0])), "output");
+  EXPECT_EQ(ReadAll(FileDescriptor(error[0])), "error");
+  int status = -1;
+  waitpid(pid, &status, 0);
+  EXPECT_EQ(status, 0) << "the socket is relayed, too";
 }
 
 }  // namespace

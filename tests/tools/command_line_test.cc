@@ -121,6 +121,7 @@ TEST_F(CommandLineTest, AnOptionThatTakesOneValueEachLeavesTheNextWordToArgument
   ASSERT_EQ(Work({"--name", "a", "here"}), CommandLine::Outcome::kRan) << err_;
   EXPECT_EQ(place_, "here");
   EXPECT_THAT(names_, ElementsAre("a"));
+  EXPECT_EQ(Work({"--name", "a", "here", "there"}), CommandLine::Outcome::kRefused) << "two places";
 }
 
 TEST_F(CommandLineTest, RefusesWithTheReason) {
@@ -144,6 +145,7 @@ TEST_F(CommandLineTest, RefusesWithTheReason) {
     EXPECT_THAT(Refusal({absl::StrCat("--count=", value)}), HasSubstr("is not an integer"));
     EXPECT_THAT(Refusal({absl::StrCat("--kib=", value)}), HasSubstr("is not an integer"));
   }
+  EXPECT_THAT(Refusal({"--nmae=a"}), HasSubstr("did you mean --name?"));
   EXPECT_THAT(Refusal({"there"}), HasSubstr("there"));
   EXPECT_EQ(Work({}), CommandLine::Outcome::kRefused);
   EXPECT_THAT(err_, HasSubstr("PLACE is required"));

@@ -178,8 +178,7 @@ absl::StatusOr<RunRecord> ReadRun(const std::string& directory) {
   HADAL_RETURN_IF_ERROR(OpenFile(path).status());  // rejects everything except files
   std::ifstream in(path, std::ios::binary);
   RunRecord run{.directory = directory};
-  const std::string trimmed = directory.substr(0, directory.find_last_not_of('/') + 1);
-  run.name = BaseName(trimmed);
+  run.name = BaseName(directory);
   std::string line;
   int64_t lines = 0;
   for (; ReadLine(in, line); ++lines) {  // line by line, because long runs with many stages write gigabytes

@@ -145,6 +145,10 @@ TEST_F(CheckpointCommandTest, DiffSaysIdenticalAcrossLayouts) {
   EXPECT_THAT(outcome, HasSubstr("identical: 5 parameters"));
   EXPECT_THAT(outcome, HasSubstr("note: A is of step 5"));
   EXPECT_THAT(Checkpoint({"diff", directory_, directory_}).out, Not(HasSubstr("note")));
+  CheckpointManifest manifest = CheckpointReader::Open(other)->manifest();
+  manifest.muon = true;
+  SetContents(other + "/manifest.json", manifest.ToString());
+  EXPECT_THAT(Output(1, {"diff", directory_, other}), HasSubstr("B has Muon's momentum, the other Adam's moments;"));
 }
 
 TEST_F(CheckpointCommandTest, DiffFindsOneBitInEachKindOfState) {
@@ -224,6 +228,7 @@ TEST_F(CheckpointCommandTest, ExportWritesWholeTensors) {
   EXPECT_EQ(settings["inputs"], nlohmann::json::object()) << "text without tags";
   EXPECT_EQ(settings["step"], 5);
   EXPECT_EQ(settings["vocabularies"], nlohmann::json({"vocabulary.model"}));
+  EXPECT_FALSE(settings.contains("validation_nll")) << "nobody measured it";
   EXPECT_EQ(Contents(run_ / "out/vocabulary.model"), std::string("bytes\0\n", 7));
   EXPECT_THAT(*ListDirectory(run_ / "out"), ElementsAre("model.json", "model.safetensors", "vocabulary.model"));
 }
@@ -295,6 +300,12 @@ TEST_F(CheckpointCommandTest, ExportWritesNoFileThatIsNoVocabulary) {
                 HasSubstr("carries " + name + ", which is no vocabulary"));
     EXPECT_FALSE(PathExists(run_ / "out"));
   }
+  CheckpointManifest manifest = CheckpointReader::Open(directory_)->manifest();
+  std::filesystem::rename(directory_ + "/.model", directory_ + "/tokenizer.json");
+  manifest.attachments[0].name = "tokenizer.json";
+  SetContents(directory_ + "/manifest.json", manifest.ToString());
+  EXPECT_THAT(Error(2, {"export", directory_, "--out", run_ / "out/tokenizer.safetensors"}),
+              HasSubstr("its settings would be tokenizer.json, which is the model's vocabulary"));
 }
 
 TEST_F(CheckpointCommandTest, ARunWithoutAWholeCheckpointSaysWhatIsLeftToDo) {
@@ -417,7 +428,10 @@ TEST_F(CheckpointAverageTest, AveragesTheLastAndTheBest) {
   EXPECT_THAT(Error(2, {"average", run_.path(), "--best", "3", "--out", run_ / "x"}), HasSubstr("has 2 readable"))
       << "the others' scores are another validation set's";
   EXPECT_EQ(Checkpoint({"average", run_.path(), "--best", "1", "--last", "1", "--out", run_ / "x"}).exit_code, 2);
-  EXPECT_EQ(Checkpoint({"average", steps_[0], steps_[1], "--last", "1", "--out", run_ / "x"}).exit_code, 2);
+  EXPECT_THAT(Error(2, {"average", steps_[0], steps_[1], "--last", "1", "--out", run_ / "x"}),
+              HasSubstr("--last and --best need one run directory"));
+  EXPECT_THAT(Error(2, {"average", run_.path(), "--out", run_ / "x"}),
+              HasSubstr(run_.path() + " is a run directory; average its newest with --last N"));
 }
 
 TEST_F(CheckpointAverageTest, OneCheckpointDoesNotCountTwice) {

@@ -70,6 +70,7 @@ TEST(ConfigErrors, AnUnknownFieldGetsItsPlaceAndASuggestion) {
   EXPECT_EQ(ErrorOf("modle { heads: 8 }"), "1:1: there is no field \"modle\"; did you mean \"model\"?");
   EXPECT_EQ(ErrorOf("model {\n  residual { method: \"deepnorm\" }\n  haeds: 8\n}"),
             "3:3: there is no field \"haeds\" in model; did you mean \"heads\"?");
+  EXPECT_EQ(ErrorOf("model <\n  haeds: 8\n>"), "2:3: there is no field \"haeds\" in model; did you mean \"heads\"?");
   EXPECT_EQ(ErrorOf("dropout: 0.1"), "1:1: there is no field \"dropout\"; did you mean \"model.dropout\"?");
   EXPECT_EQ(ErrorOf("every_steps: 5"),
             "1:1: there is no field \"every_steps\"; did you mean \"validation.every_steps\" or "
@@ -183,6 +184,8 @@ TEST(ConfigOverride, ListsAreReplacedAndQuotesMayStay) {
   config::RunConfig config = Merged({"pipeline { split: [1, 2, 3] }"});
   ASSERT_TRUE(ApplyOverride("pipeline.split=[4, 8]", config).ok());
   EXPECT_THAT(config.pipeline().split(), ElementsAre(4, 8));
+  ASSERT_TRUE(ApplyOverride("optimizer.frozen=[a.*, \"b c\"]", config).ok());
+  EXPECT_THAT(config.optimizer().frozen(), ElementsAre("a.*", "b c"));
   ASSERT_TRUE(ApplyOverride("pipeline.split=", config).ok());
   EXPECT_THAT(config.pipeline().split(), IsEmpty());
   ASSERT_TRUE(ApplyOverride("pipeline.schedule=\"gpipe\"", config).ok());

@@ -126,6 +126,7 @@ TEST_F(ConfigLayersTest, AFileWithAnEffectOrTheSameValuesIsSilent) {
   EXPECT_THAT(Warnings({kBase}), IsEmpty());
   EXPECT_THAT(Warnings({"model { d_model: 128 d_ff: 64 }", kBase}), IsEmpty());
   EXPECT_THAT(Warnings({"model { heads: 8 }", kBase}), IsEmpty());
+  EXPECT_THAT(Warnings({"seed: 7", kSize, "model { d_model: 64 }"}), IsEmpty()) << "the second one sets heads";
 }
 
 TEST_F(ConfigLayersTest, SeveralFilesTogetherReplaceOne) {

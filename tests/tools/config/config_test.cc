@@ -46,6 +46,8 @@ TEST(ExplainField, GivesCommentTypeDefaultAndWhatIsAllowed) {
   EXPECT_THAT(Explained("model.residual.encoder.value_gain"), HasSubstr("default: from model.residual.method"));
 }
 
+TEST(ExplainField, NamesTheTypeOfASeed) { EXPECT_THAT(Explained("seed"), HasSubstr("seed  (integer)\n")); }
+
 TEST(ExplainField, ListsTheFieldsOfAGroup) {
   EXPECT_THAT(Explained("stop"), AllOf(HasSubstr("When the run ends"),
                                        HasSubstr("\n  epochs    Passes over the training corpus"), HasSubstr("[0]")));
@@ -120,6 +122,14 @@ constexpr char kFull[] = R"(
   pipeline { split: [3, 9] recompute_every: 2 }
   learning_rate { peak: 0.00031415926535897931 warmup_fraction: 0.1 }
   stop { steps: 3000 })";
+
+TEST(ResolvedConfig, OfTwoThatExcludeEachOtherOnlyOneIsSet) {
+  const std::string text = Resolved("model { residual { growth_fraction: 0.3 } } pipeline { memory_limit_bytes: 3 }");
+  EXPECT_EQ(Resolved(text), text);
+  EXPECT_THAT(text, HasSubstr("# growth_updates: not set\n"));
+  EXPECT_THAT(text, HasSubstr("# recompute_auto: true  (from memory_limit_bytes)\n"));
+  EXPECT_THAT(Resolved("data { train: \"dätä\" }"), HasSubstr("train: \"dätä\"\n"));
+}
 
 TEST(ResolvedConfig, NamesEveryField) {
   const auto values = EffectiveValues(Parsed("")).value();
@@ -206,6 +216,7 @@ TEST(ConfigDifference, LayoutLimitsLoggingAndDecodingMayChange) {
 
 TEST(ConfigDifference, ALongerRunIsAskedAboutOnlyWhereItsLengthShapesTraining) {
   EXPECT_THAT(Diff("stop { steps: 5000 }", "stop { steps: 9000 }"), IsEmpty());
+  EXPECT_THAT(Diff("batch { sum_groups: 4 }", "batch { sum_groups: 0 }"), IsEmpty()) << "the run's are taken";
   EXPECT_EQ(Diff("stop { steps: 5000 } learning_rate { warmup_fraction: 0.1 }",
                  "stop { steps: 9000 } learning_rate { warmup_fraction: 0.1 }"),
             "  learning_rate.warmup_updates: 500 (warmup_fraction 0.1 of 5000 steps) -> 900 (warmup_fraction 0.1 of "

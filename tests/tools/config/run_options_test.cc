@@ -25,6 +25,8 @@ std::string ErrorOf(const std::string& text) {
 TEST(RunOptions, WhatIsNeverUsedTakesNoMemory) {
   EXPECT_FALSE(OptionsOf("validation { bleu_sentences: 30 }").train.pipeline.decoder.has_value());
   EXPECT_EQ(OptionsOf("checkpoint { buffer_mebibytes: 3 every_steps: 0 }").train.pipeline.save_buffer_bytes, 0);
+  EXPECT_EQ(OptionsOf("checkpoint { buffer_mebibytes: 3 memory_every_steps: 5 }").train.pipeline.save_buffer_bytes,
+            3 << 20);
   EXPECT_EQ(OptionsOf("pipeline { recompute_every: 3 }").train.pipeline.recompute_every, 3);
 }
 
@@ -65,6 +67,8 @@ TEST(RunOptions, FractionsOfTheStepsBecomeUpdates) {
                                  .train;
   EXPECT_EQ(train.rate.warmup_updates, 250);
   EXPECT_EQ(train.model.branch_growth_updates, 1) << "at least one update";
+  EXPECT_EQ(OptionsOf("stop { steps: 1003 } learning_rate { warmup_fraction: 0.25 }").train.rate.warmup_updates, 251)
+      << "rounded";
   EXPECT_EQ(OptionsOf("learning_rate { warmup_fraction: 0 }").train.rate.warmup_updates, 0);
   EXPECT_EQ(ErrorOf("learning_rate { warmup_fraction: 0.25 } stop { minutes: 5 }"),
             "learning_rate.warmup_fraction = 0.25 is a fraction of stop.steps, which is not set; set it, or give "
@@ -79,10 +83,13 @@ TEST(RunOptions, ImpossibleCombinationsAreRefused) {
   EXPECT_EQ(ErrorOf("pipeline { chunks: 2 }"),
             "pipeline.chunks = 2 is not allowed with pipeline.schedule = \"1f1b\"; set chunks to 1 or schedule to "
             "\"interleaved_1f1b\"");
+  EXPECT_THAT(ErrorOf("pipeline { chunks: 2 schedule: \"gpipe\" }"), HasSubstr("pipeline.schedule = \"gpipe\""));
   EXPECT_THAT(ErrorOf("pipeline { split: [5, 5] }"),
               HasSubstr("pipeline.split: entry 2 = 5 is not allowed; entries must ascend and lie in [1, 32]"));
   EXPECT_THAT(ErrorOf("pipeline { split: [33] }"), HasSubstr("entry 1 = 33"));
   EXPECT_EQ(ErrorOf("pipeline { stages: 3 split: [5] }"), "pipeline.split has 1 entries; 3 stages of 1 chunks need 2");
+  EXPECT_EQ(OptionsOf("pipeline { stages: 0 split: [5] }").train.pipeline.split.size(), 1u)
+      << "ranks decide the stages";
   EXPECT_THAT(ErrorOf("learning_rate { schedule: \"polynomial\" }"), HasSubstr("ends at stop.steps, which is not set"));
   EXPECT_THAT(ErrorOf("learning_rate { schedule: \"polynomial\" end_rate: 1 } stop { steps: 5000 }"),
               HasSubstr("learning_rate.end_rate = 1 is not allowed; it must be at most"));
@@ -96,6 +103,8 @@ TEST(RunOptions, ImpossibleCombinationsAreRefused) {
             1000);
   EXPECT_THAT(ErrorOf("learning_rate { peak: 1e-3 warmup_initial_rate: 1e-2 }"),
               HasSubstr("learning_rate.warmup_initial_rate = 0.01 is not allowed; it must be at most"));
+  const std::string no_warmup = "schedule: \"constant\" warmup_updates: 0 peak: 1e-3 warmup_initial_rate: 1e-2";
+  EXPECT_EQ(OptionsOf(absl::StrCat("learning_rate { ", no_warmup, " }")).train.rate.warmup_updates, 0);
 }
 
 TEST(RunOptions, ValuesSetByCodeAreCheckedToo) {

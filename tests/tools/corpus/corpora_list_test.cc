@@ -212,6 +212,9 @@ TEST_F(CorporaListTest, OpusTreesAreFound) {
   std::filesystem::create_directories(Path("opus/en-pt-BR"));
   Write("opus/en-pt-BR/opus.en-pt-BR-train.en", kEnglish);
   EXPECT_THAT(std::string(FindOpusTexts(Path("opus")).status().message()), HasSubstr("opus.en-pt-BR-train.en: "));
+  std::filesystem::create_directories(Path("tests/en-fr"));
+  for (const char* language : {"en", "fr"}) Write(absl::StrCat("tests/en-fr/opus.en-fr-test.", language), kEnglish);
+  EXPECT_EQ(FindOpusTexts(Path("tests")).value().test.size(), 2u) << "enough for hadal evaluate";
 }
 
 }  // namespace

@@ -154,6 +154,7 @@ TEST_F(DocumentFileTest, OtherIndexesAreRefusedByName) {
   EXPECT_THAT(refusal(Index<uint16_t>(9, {2, 4}, {0, 2})), HasSubstr("type code 9"));
   EXPECT_THAT(refusal(Index<uint16_t>(8, {2, 4}, {0, 1})), HasSubstr("does not end with the number of sequences"));
   EXPECT_THAT(refusal(Index<uint16_t>(8, {2, 5}, {0, 2})), HasSubstr("m.bin has 12 bytes, its index says 14"));
+  EXPECT_THAT(refusal(Index<uint16_t>(8, {2, 3}, {0, 2})), HasSubstr("m.bin has 12 bytes, its index says 10"));
   EXPECT_THAT(refusal(Index<int32_t>(8, {2, 4}, {0, 2})), HasSubstr("sequence 2 does not follow"));
   EXPECT_THAT(refusal(Index<uint16_t>(8, {2, 4}, {0, 2, 1, 2})), HasSubstr("its list of documents is not ascending"));
   EXPECT_THAT(refusal("TNTIDX"), HasSubstr("does not begin with MMIDIDX"));

@@ -72,7 +72,16 @@ TEST_F(InspectTest, LeavesOutWhatIsLongerThanTheModelsPositions) {
     for (options_.step = 1; options_.step <= 4; ++options_.step) ASSERT_TRUE(RunInspectBatch(options_, out).ok());
     EXPECT_THAT(out.str(), HasSubstr("sample 2,"));
     EXPECT_EQ(out.str().find("sample 3,") != std::string::npos, longest == 5);
+    EXPECT_EQ(out.str().find("\n1 of 4 samples are longer") != std::string::npos, longest == 4);
   }
+}
+
+TEST_F(InspectTest, PrintsAsManySentencesAsAreRequested) {
+  options_.micro_batches = options_.max_sentences = 1;
+  options_.source_tokens = options_.target_tokens = 20;
+  ASSERT_TRUE(RunInspectBatch(options_, out_).ok());
+  EXPECT_THAT(out_.str(), AllOf(HasSubstr(": 4 sentences, "), HasSubstr("\n  and 3 more\n")));
+  EXPECT_EQ(out_.str().find("\n  sample"), out_.str().rfind("\n  sample"));
 }
 
 TEST_F(InspectTest, IdsAloneNeedNoVocabulary) {

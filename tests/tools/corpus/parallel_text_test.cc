@@ -229,6 +229,7 @@ TEST_F(PairFileTest, JsonLinesAreReadByLanguageOrSide) {
   Refused("{\"de\": \"a\", \"en\": \"b\"}\n[1]\n", "pairs:2: not a JSON object");
   Refused("{\"german\": \"a\", \"english\": \"b\"}\n",
           "no line has text in both \"de\" and \"en\"; it has english, german");
+  Refused("{\"deutsch\": \"a\", \"english\": \"b\"}\n", "it has deutsch, english");
 }
 
 TEST_F(PairFileTest, HeadersAndQuotesOfTablesAreNamed) {
@@ -244,6 +245,17 @@ TEST_F(PairFileTest, HeadersAndQuotesOfTablesAreNamed) {
   const auto reversed = [&](const char* line) { return std::string(Read(line, {"en", "de"}, true).message()); };
   EXPECT_THAT(reversed("j\xFF\tyes\n"), HasSubstr("byte 2 of column 1"));
   EXPECT_THAT(reversed("ja\ty\xFFs\n"), HasSubstr("byte 2 of column 2"));
+}
+
+TEST(RepeatedText, APairOfADirectionIsFoundInItsLaterTexts) {
+  const auto text = [](const char* target) {
+    return TextPair{.source = "s", .target = "t", .direction = {"en", target}};
+  };
+  RepeatedText repeated({text("de"), text("fr"), text("de")});
+  const ParallelLine line{.source = "a", .target = "b"};
+  EXPECT_FALSE(repeated.Add(0, line, 7).pair);
+  EXPECT_FALSE(repeated.Add(1, line, 7).pair) << "of another direction";
+  EXPECT_TRUE(repeated.Add(2, line, 7).pair);
 }
 
 TEST_F(ParallelTextTest, PlainTextIsTheTargetAlone) {

@@ -10,6 +10,7 @@
 
 #include "runtime/bytes.h"
 #include "tests/tools/corpus/prepare_fixture.h"
+#include "tools/corpus/inspect.h"
 
 namespace hadal {
 namespace {
@@ -78,6 +79,9 @@ TEST_F(PrepareFeaturesTest, FramesStayWithTheirTranscripts) {
   EXPECT_THAT(train.sample(1).target, ElementsAre(6));
   EXPECT_THAT(out_.str(), HasSubstr("wrote train: 3 utterances; 8 frames of 2 features (longest 4), target 5 tokens"));
   EXPECT_THAT(out_.str(), HasSubstr("skipped 1 of 4 (25%): 1 empty"));
+  std::ostringstream batch;
+  ASSERT_TRUE(RunInspectBatch({.data = options_.output + "/train", .micro_batches = 1}, batch).ok());
+  EXPECT_THAT(batch.str(), HasSubstr("frames 1 of 2 features, 1 encoder rows; mean 0.500, deviation 0.500\n"));
 }
 
 TEST_F(PrepareFeaturesTest, FramesStayWithTheTranscriptsOfEachPrefix) {

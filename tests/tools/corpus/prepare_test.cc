@@ -102,12 +102,20 @@ TEST_F(PrepareTest, TextThatIsForTrainingAndForValidationIsWarnedOf) {
   options_.valid = options_.train;
   ASSERT_TRUE(Run().ok());
   EXPECT_THAT(out_.str(), HasSubstr("warning: 3 training pairs are also validation or test pairs;"));
+  options_.valid.push_back({Path("train.en"), Path("train.en")});
+  out_.str("");
+  ASSERT_TRUE(Run().ok());
+  EXPECT_THAT(out_.str(), HasSubstr("warning: 3 training pairs are also")) << "half of what is held out";
 }
 
 TEST_F(PrepareTest, ASourceThatIsItsTargetIsWarnedOf) {
   options_.train = {{Path("train.en"), Path("train.en")}};
   ASSERT_TRUE(Run().ok());
   EXPECT_THAT(out_.str(), HasSubstr("warning: the source equals the target in 100% of the training pairs;"));
+  options_.train.push_back({Path("train.en"), Path("train.de")});
+  options_.overwrite = true;
+  ASSERT_TRUE(Run().ok());
+  EXPECT_THAT(out_.str(), HasSubstr("warning: the source equals the target in 50% of the training pairs;"));
 }
 
 TEST_F(PrepareTest, TargetsThatNormalizationChangesAreWarnedOf) {

@@ -160,6 +160,8 @@ TEST_F(ProgressTest, SaysNothingOfCoresWithoutTimesByStage) {
   EXPECT_THAT(out_.str(), Not(HasSubstr("waiting for one")));
   progress.OnCheckpoint({.step = 4, .directory = "d", .seconds = 3, .stall_seconds = 3, .interval_seconds = 2});
   EXPECT_THAT(out_.str(), HasSubstr("training waited 3.000 s, 100.0% of the interval"));
+  progress.OnCheckpoint({.step = 5, .directory = "d", .seconds = 3});
+  EXPECT_THAT(out_.str(), HasSubstr("training waited 0.000 s, 0.0% of the interval")) << "the first one";
   progress.OnValidation({.step = 60, .nll = 3, .perplexity = 20.1, .best = true, .by_nll = false});
   progress.OnFinish("all steps done");
   EXPECT_THAT(out_.str(), HasSubstr("last validation nll")) << "the best is of another metric";

@@ -103,6 +103,8 @@ TEST(RankLog, AStreamSaysWholeLines) {
               ElementsAre(HasSubstr("Z step 1"), HasSubstr("Z not yet but now")));
   stream.put('b').put('y').put('\n');
   EXPECT_THAT(Lines(directory.path() + "/rank_00000.log"), Contains(HasSubstr("Z by")));
+  stream << "two\nlines\n";
+  EXPECT_THAT(Lines(directory.path() + "/rank_00000.log"), Contains(HasSubstr("Z lines")));
 }
 
 TEST(RankLog, WhatDoesNotFitLeavesNoHalfALine) {

@@ -165,6 +165,7 @@ TEST(RunRecord, AStartOnOtherRanksBeginsALayoutAndEndsTheEnd) {
   EXPECT_EQ(read(ended + start(4) + step).trace_path, trace);
   EXPECT_EQ(read(ended + start(4, "gpipe") + step).trace_path, trace) << "its first step is the trace's";
   EXPECT_EQ(read(ended + start(4, "gpipe")).trace_path, "") << "of another layout";
+  EXPECT_EQ(ReadRun(directory.path() + "/").value().name, ReadRun(directory.path()).value().name);
 }
 
 TEST(RunRecord, TakesALineCutShortAndNumbersThatAreNotFinite) {

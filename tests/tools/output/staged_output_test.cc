@@ -86,6 +86,9 @@ TEST(StagedOutputTest, AnEmptyFileIsFreeAndWhatAClaimedRunWillWriteIsNot) {
   EXPECT_TRUE(CheckPlace(directory / "run/metrics.jsonl").ok());
   SetContents(directory / "run/checkpoints/attempt", "");
   EXPECT_FALSE(CheckPlace(directory / "run/metrics.jsonl").ok());
+  ASSERT_TRUE(MakeDirectories(directory / "app").ok());
+  SetContents(directory / "app/manifest.json", "{}");
+  EXPECT_TRUE(CheckPlace(directory / "app/out").ok()) << "a manifest alone is no checkpoint";
 }
 
 }  // namespace

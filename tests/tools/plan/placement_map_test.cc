@@ -24,6 +24,10 @@ TEST(PlacementMap, SaysWhatEachHostHolds) {
             "  a  ranks 0,2  stages 0,2\n"
             "  b  ranks 1,3  stages 1,3\n"
             "  and 1 host more\n");
+  EXPECT_EQ(PlacementMap({.replicas = 2}, {"a", "b"}),
+            "placement  1 stage x 2 replicas on 2 hosts\n"
+            "  a  rank 0  stage 0: replica 0\n"
+            "  b  rank 1  stage 0: replica 1\n");
 }
 
 }  // namespace

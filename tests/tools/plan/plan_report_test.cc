@@ -421,6 +421,8 @@ TEST(ClusterNeeds, AreOfTheFullestNodeAndOfWholeCheckpoints) {
   report.cluster = ClusterNeedsOf(report, options, {.write_gb_per_second = 1e-6, .grace_seconds = 1});
   EXPECT_THAT(PlanToText(report, {}), AllOf(HasSubstr("grows with every checkpoint"), HasSubstr("LONGER THAN 1.0s")));
   EXPECT_TRUE(nlohmann::json::parse(PlanToJson(report, {}))["cluster"]["kept_bytes"].is_null());
+  options.checkpoint = {.keep_last = 3, .keep_every = 30};
+  EXPECT_EQ(ClusterNeedsOf(report, options, {}).kept_checkpoints, -1) << "each multiple, without end";
 }
 
 // A device holds the arena; its host what is pinned, and the graphs' launches.

@@ -116,6 +116,9 @@ TEST(Scaling, CausesSumToTheLossWhateverTheyAre) {
   const Runs runs = Record({OneRank(), slow, more});
   const auto scaling = CompareRuns(runs.records, runs.summaries).value();
   EXPECT_EQ(scaling.kind, ScalingKind::kMixed);
+  more.tokens = 1050;
+  const Runs near = Record({OneRank(), more});
+  EXPECT_EQ(CompareRuns(near.records, near.summaries)->kind, ScalingKind::kMixed) << "5% more work";
   for (const ScalingRow& row : scaling.rows) EXPECT_NEAR(row.causes.sum(), 1 - row.efficiency, 1e-9);
 }
 

@@ -119,6 +119,7 @@ TEST_F(SummaryTest, DiagnosesComeFirst) {
   EXPECT_EQ(json["diagnoses"], nlohmann::json::parse(R"([{"step": 1500, "text": "gradients vanish"}])"));
   EXPECT_EQ(json["warnings"].size(), 1000u);
   EXPECT_EQ(json["validation_nll"], 3.25) << "the last one";
+  EXPECT_THAT(TextsOf(Table(summary, "runs"))[0], ::testing::Contains("3.250 (step 4)")) << "the best one";
 }
 
 TEST_F(SummaryTest, AFailedRunSaysWhy) {

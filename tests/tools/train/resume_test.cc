@@ -47,12 +47,13 @@ TEST_F(ResumeRequestTest, UnderASupervisorItIsDoneOnce) {
     EXPECT_EQ(AppliedStep(run(), asked, ThisStart()), -1);
     Note(asked, 5);
     EXPECT_EQ(AppliedStep(run(), asked, ThisStart()), 5);
+    SaveAt(5);
+    EXPECT_EQ(Resume(asked), asked) << "no newer one";
     SaveAt(10);
     EXPECT_EQ(Resume(asked), "auto");
     SaveAt(15);
     EXPECT_EQ(Resume(asked), "auto");
-    std::filesystem::remove_all(Checkpoint(10));
-    std::filesystem::remove_all(Checkpoint(15));
+    for (const int64_t step : {5, 10, 15}) std::filesystem::remove_all(Checkpoint(step));
   }
 }
 

@@ -99,6 +99,14 @@ TEST_F(TrainingSinksTest, TheFirstRankShowsItsConfigInTensorBoard) {
   EXPECT_THAT(events, AllOf(HasSubstr("config"), HasSubstr("seed: 7")));
 }
 
+// Restarts of a job recognise by it what has been done.
+TEST(TrainArguments, TheRequestOfTheStartNamesWhatIsReset) {
+  TrainArguments arguments;
+  arguments.resume = "auto";
+  arguments.reset = {"data", "best"};
+  EXPECT_EQ(arguments.StartRequest(), "auto --reset best --reset data");
+}
+
 TEST_F(TrainingSinksTest, NoTimelineUnlessAsked) { EXPECT_FALSE(sinks_.MakeTraceRequest("", {.steps = 10})->wanted()); }
 
 TEST_F(TrainingSinksTest, ATimelineUpToTheLastStepOfTheRunAndNotBeyond) {

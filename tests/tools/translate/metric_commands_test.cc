@@ -95,6 +95,7 @@ TEST_F(MetricCommandsTest, WarnsOfLinesThatAreNoSentences) {
   };
   EXPECT_EQ(said("The cat sat.\nIt's 3.5.\n"), "");
   EXPECT_EQ(said("The cat sat .\n3.5\tis it.\n"), "") << "one line may be so";
+  EXPECT_EQ(said("T-shirts\tare red.\nS-Bahn\tgoes.\n"), "") << "no lines of fairseq-generate";
   const std::string warning = "warning: most lines of standard input look like ";
   EXPECT_THAT(said("{\"line\":1}\n{\"line\":2}\n"), HasSubstr(warning + "JSON"));
   EXPECT_THAT(said("-1.5\tThe cat sat.\n-2\tIt's 3.5.\n"), HasSubstr("`cut -f2-`"));
@@ -108,6 +109,10 @@ TEST_F(MetricCommandsTest, WarnsOfLinesThatAreNoSentences) {
   input_.clear();
   input_.str("The cat sat.\nA cat.\nIt's 3.5.\n");
   EXPECT_THAT(Error(options), ::testing::Not(HasSubstr("--nbest"))) << "three lines are not several of each of two";
+  input_.clear();
+  input_.str("The cat sat.\nIt's 3.5.\n");
+  EXPECT_THAT(Output({.metric = Metric::kChrf, .references = options.references}),
+              ::testing::Not(HasSubstr("verbose_score")));
 }
 
 TEST_F(MetricCommandsTest, WarnsOfTextWithoutSpacesBetweenWords) {

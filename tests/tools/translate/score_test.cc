@@ -127,12 +127,15 @@ TEST_F(ScoreTest, ATokenOfAStreamSeesItsContext) {
   options.block = 60;  // more than the text has
   const std::vector<Line> whole = *Score(options);
   ASSERT_EQ(whole.size(), 1u);
+  EXPECT_THAT(log_, HasSubstr("; 16 words: perplexity")) << "with the ends of lines";
   options.context = 59;
   const std::vector<Line> by_token = *Score(options);
   ASSERT_EQ(std::ssize(by_token), whole[0].tokens);
   double log_probability = 0;
   for (const Line& token : by_token) log_probability += token.log_probability;
   EXPECT_NEAR(log_probability, whole[0].log_probability, 1e-3);
+  options.block = 0;
+  EXPECT_THAT(std::string(Score(options).status().message()), HasSubstr("--context needs --block"));
 }
 
 // A model that has read documents apart scores them so: a block of several is as each by itself.

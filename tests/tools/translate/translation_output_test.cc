@@ -136,7 +136,8 @@ TEST_F(OutputFileTest, AnOpenFileIsWrittenAsItIs) {
   struct stat of_file, of_path;
   ASSERT_EQ(fstat(open_file, &of_file) + stat(path_.c_str(), &of_path), 0);
   EXPECT_EQ(of_file.st_ino, of_path.st_ino);
-  EXPECT_EQ(Contents(path_), "a\n");
+  ASSERT_TRUE(Write(directory_ / "stdout", "b\n").ok());
+  EXPECT_EQ(Contents(path_), "a\nb\n") << "behind what a shell has written there";
   EXPECT_TRUE(Write("/dev/null", "a\n").ok());
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
   close(open_file);
