@@ -2,7 +2,7 @@
 # mosaicml-streaming 0.13.0: StreamingDataLoader counts the samples that it has given by the length of the batch's first member: of a dict
 # the first value, of a list the first entry. So collate_fn decides where a resume begins. A list of samples counts the columns of its first
 # sample, packed tokens of shape [1, tokens] count 1 a batch, and packed tokens of shape [tokens] count tokens: after a resume samples come
-# twice, or the rest of the epoch is left out, without a message. The documentation promises that it works like a normal DataLoader.
+# twice, or are left out, without a message. The documentation promises that it works like a normal DataLoader.
 . "$(dirname "$0")/support.sh"
 packages mosaicml-streaming==0.13.0 torch==2.15.0 torchvision==0.29.2 numpy==2.1.3
 cat > "$folder/resume.py" <<'PYTHON'

@@ -44,7 +44,10 @@ void Relay(int fd) {
   const FileDescriptor read_end(ends[0]), write_end(ends[1]);
   const pid_t pid = fork();
   if (pid == 0) {
-    if (fork() == 0) Copy(read_end.get(), fd);
+    if (fork() == 0) {
+      close(write_end.get());  // close_range needs Linux 5.9
+      Copy(read_end.get(), fd);
+    }
     _exit(0);  // the copying process becomes init's child
   }
   if (pid < 0) return;

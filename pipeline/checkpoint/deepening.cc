@@ -203,9 +203,10 @@ absl::StatusOr<std::vector<DeepenedParameter>> DeepenedParameters(const ModelPla
       found = by_name.find(origin.name);
     }
     if (found == by_name.end()) {
-      return FailedPreconditionError("the checkpoint has no ", origin.name, ", from which ", model[p].name,
-                                     " would start; a stack of no layers, combined layers (dlcl_pre, dlcl_post) and "
-                                     "models with block.first_norm false cannot be deepened");
+      return FailedPreconditionError(
+          "the checkpoint has no ", origin.name, ", from which ", model[p].name,
+          " would start; method and block must be the checkpoint's, and a stack of no layers, "
+          "combined layers (dlcl_pre, dlcl_post) and block.first_norm false cannot be deepened");
     }
     HADAL_RETURN_IF_ERROR(CompareShapes(checkpoint[found->second], model[p]));
     DeepenedParameter start;

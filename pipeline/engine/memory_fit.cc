@@ -259,7 +259,9 @@ absl::StatusOr<PipelineLayout> MakeFittingLayout(const ModelPlan& plan, const Ba
                                                  const RankResources& resources, const Stream& stream) {
   const Fit fit{plan, batch, ranks, resources, stream};
   if (options.recompute_auto && fit.limit() == 0) {
-    return InvalidArgumentError("pipeline.recompute_auto needs pipeline.memory_limit_bytes.");
+    return InvalidArgumentError(
+        "pipeline.recompute_auto fits what a host has free when training starts, which a plan does not know; set "
+        "pipeline.memory_limit_bytes.");
   }
   PipelineOptions fitting = options;
   if (options.recompute_auto) fitting.recompute_every = 0;

@@ -438,9 +438,11 @@ class Translator {
                                       HumanCount(skipped_), decoder_->longest_source_tokens());
     }
     if (shorter_ > 0) {
-      streams_.log << absl::StrFormat("warning: %s outputs end at the longest length, before --min-len %d; raise %s\n",
-                                      HumanCount(shorter_), decoder_options_.beam.min_length,
-                                      options_.language_model ? "--max-len" : "--max-len-b");
+      streams_.log << absl::StrFormat(
+          "warning: %s outputs end at the longest length, before --min-len %d; raise %s, "
+          "if the model's max_positions allow it, or lower --min-len\n",
+          HumanCount(shorter_), decoder_options_.beam.min_length,
+          options_.language_model ? "--max-len" : "--max-len-b");
     }
     streams_.log << UnknownWarning("source", source_unknown_, source_tokens_);
   }

@@ -45,6 +45,9 @@ TEST(ShippedConfigs, EachPartLoadsAloneAndEveryCompositionConverts) {
     if (entry.path().extension() != ".textproto") continue;
     EXPECT_EQ(LoadAsItSays(entry.path().string()), absl::OkStatus());
   }
+  for (const std::string& file : FilesIn(configs + "/quickstart")) {  // launch/quickstart gives each a validation set
+    EXPECT_THAT(MakeRunOptions(LoadConfig({file}, {"data.validation=v"}).value())->warnings, IsEmpty()) << file;
+  }
   for (const std::string& base : FilesIn(configs)) {
     for (const std::string& size : FilesIn(configs + "/size")) {
       for (const std::string& depth : FilesIn(configs + "/depth")) {

@@ -124,7 +124,8 @@ TEST_F(TranslateTest, ShortestOutputsAndRepetitions) {
   EXPECT_THAT(log_, Not(HasSubstr("--min-len")));
   options.beam.min_length = 1000;
   EXPECT_TRUE(Translate(options, Lines({Sentences()[0]})).ok());
-  EXPECT_THAT(log_, HasSubstr("1 outputs end at the longest length, before --min-len 1000; raise --max-len-b"));
+  EXPECT_THAT(log_,
+              HasSubstr("1 outputs end at the longest length, before --min-len 1000; raise --max-len-b, if the model"));
 }
 
 TEST_F(TranslateTest, ForcedBeginningsThatCannotBeAreNamed) {
